@@ -6,6 +6,7 @@
 mod chain;
 mod course;
 mod errors;
+mod reading;
 mod wanted;
 mod whole;
 
@@ -285,7 +286,12 @@ impl Exchange {
 
     /// Takes the next update of the session.
     async fn receive(&mut self) -> Result<(), ErrorBody> {
-        match self.client.next().await {
+        let update = self.client.next().await;
+        self.take(update)
+    }
+
+    fn take(&mut self, update: Update) -> Result<(), ErrorBody> {
+        match update {
             Update::Event { session, event } if session == self.session => {
                 let snapshot = self.client.snapshot(self.session).expect("the session was opened");
                 self.course.event(snapshot, event);

@@ -1,23 +1,19 @@
 //! A chat's session, as the door's client has it open.
 
 use super::{Outcome, messages::UiMessage, writer::named_call};
-use crate::exchange::command_id;
-use reseed_client::{
-    Client, Connect, Lost, Opening, Options, Pending, Session, SessionEnd, SessionEvent, Stop, Transport, Unanswered,
-    Update, fold::Snapshot,
-};
+use crate::exchange::{Exchange, Place, Wanted, command_id};
+use reseed_client::{Client, Connect, Lost, Opening, Options, Pending, Transport, fold::Snapshot};
 use reseed_protocol::{
-    CallId, CommandId, Entry, EntryId, ErrorBody, ErrorCode,
+    CallId, Entry, EntryId, ErrorBody, ErrorCode,
     command::{Command, Empty},
     content::{Message, Part, Role},
-    event::Event,
     reply::Reply,
-    session::{Host, SessionRole, SessionState, SetInstructions, SetModel},
+    session::{Host, SessionRole, SessionState},
     tools::ToolOffer,
-    tree::{GetEntries, GetTree, Tree},
+    tree::{GetTree, Tree},
     turn::CancelTurn,
 };
-use std::{collections::VecDeque, sync::Arc};
+use std::sync::Arc;
 
 /// The name of the door's clients. A newer one takes over the tools of an older one of the same session.
 const CLIENT: &str = "ai_sdk";
@@ -25,14 +21,8 @@ const CLIENT: &str = "ai_sdk";
 /// Entries that are read with the session: most messages continue from one of them.
 const ENTRIES: u32 = 64;
 
-/// Entries of a further page.
-const PAGE: u32 = 500;
-
 /// Begins the id of a message that no page of the AI SDK has sent. The entry follows.
 const ELSEWHERE: &str = "input_";
-
-/// The number of temporary refusals after which a session counts as not available.
-const REFUSALS_MAX: u32 = 3;
 
 /// A way to the server that several clients use.
 #[derive(Clone)]
@@ -54,10 +44,7 @@ impl Way {
 /// The session of a chat.
 pub(super) struct Chat {
     way: Way,
-    client: Client,
-    session: Session,
-    /// Updates that arrived while a reply was awaited.
-    kept: VecDeque<Update>,
+    pub(super) exchange: Exchange,
 }
 
 /// Returns what the door has noted on an entry.
@@ -88,124 +75,55 @@ impl Chat {
     /// Opens the session of a chat, or creates it, with these tools of the page. Without `tools`, opens one that exists
     /// as an observer, which leaves the tools of other pages as they are.
     pub(super) async fn open(way: &Way, chat: &str, tools: Option<Vec<ToolOffer>>) -> Result<Self, Outcome> {
-        let mut client = way.client();
         let offers = tools.as_ref().is_some_and(|tools| !tools.is_empty());
         let role = tools.is_none().then_some(SessionRole::Observer);
         let opening = Opening { entries: Some(ENTRIES), role, tools, ..Opening::default() };
-        let session = client.open_once(command_id(CLIENT, chat), opening);
-        let mut chat = Self { way: way.clone(), client, session, kept: VecDeque::new() };
-        let mut refusals = 0;
-        loop {
-            match chat.receive().await? {
-                Update::Opened { session: opened, .. } if opened == session => break,
-                Update::Retrying { session: refused, error, .. } if refused == session => {
-                    refusals += 1;
-                    if refusals >= REFUSALS_MAX {
-                        let message = error.map_or("the chat is not available now".to_owned(), |error| error.message);
-                        return Err(Outcome::Failed(message));
-                    }
-                }
-                _ => {}
-            }
-        }
+        let opened = Exchange::open_with(way.client(), Place::Once(command_id(CLIENT, chat)), opening).await;
+        let exchange = opened.map_err(|error| match error.code {
+            // An observer that names no session is told to name one if there is none.
+            ErrorCode::SessionNotFound | ErrorCode::MissingField => Outcome::NoSession,
+            _ => Outcome::Failed(error),
+        })?;
+        let mut chat = Self { way: way.clone(), exchange };
         let is_ours = |host: &Host| host.client_id.as_deref() == Some(CLIENT);
         if offers && !chat.snapshot().host.as_ref().is_some_and(is_ours) {
             // The page of the server may host the session. The tools of the page that asks now are those that count.
-            chat.ask(&Command::TakeOverHost(Empty {})).await?;
+            chat.exchange.request(&Command::TakeOverHost(Empty {})).await?;
         }
         Ok(chat)
     }
 
     /// Returns the session as it is now.
     pub(super) fn snapshot(&self) -> &Snapshot {
-        self.client.snapshot(self.session).expect("the session was opened")
-    }
-
-    /// Returns the next update. The snapshot may be ahead of it.
-    pub(super) async fn next(&mut self) -> Result<Update, Outcome> {
-        match self.kept.pop_front() {
-            Some(update) => Ok(update),
-            None => self.receive().await,
-        }
-    }
-
-    async fn receive(&mut self) -> Result<Update, Outcome> {
-        match self.client.next().await {
-            // An observer that names no session is told to name one if there is none.
-            Update::Ended { why: SessionEnd::Refused(error), .. }
-                if matches!(error.code, ErrorCode::SessionNotFound | ErrorCode::MissingField) =>
-            {
-                Err(Outcome::NoSession)
-            }
-            Update::Ended { why, .. } => Err(Outcome::Failed(why.to_string())),
-            Update::Stopped(Stop::Lost(lost)) => Err(Outcome::Closed(lost)),
-            Update::Stopped(stop) => Err(Outcome::Failed(stop.to_string())),
-            Update::Disconnected { lost, .. } if super::ends_socket(&lost) => Err(Outcome::Closed(lost)),
-            update => Ok(update),
-        }
-    }
-
-    /// Sends a command, and returns its id and the reply.
-    pub(super) async fn send(&mut self, command: &Command) -> Result<(CommandId, Result<Reply, ErrorBody>), Outcome> {
-        let sent = self.client.send(self.session, command).map_err(|why| Outcome::Failed(why.to_string()))?;
-        loop {
-            match self.receive().await? {
-                Update::Reply { id, result } if id == sent => {
-                    return match result {
-                        Ok(reply) => Ok((sent, Ok(reply))),
-                        Err(Unanswered::Refused(error)) => Ok((sent, Err(error))),
-                        Err(why) => Err(Outcome::Failed(why.to_string())),
-                    };
-                }
-                update => self.kept.push_back(update),
-            }
-        }
-    }
-
-    /// Sends a command, and returns the reply.
-    pub(super) async fn ask(&mut self, command: &Command) -> Result<Reply, Outcome> {
-        self.send(command).await?.1.map_err(|error| Outcome::Failed(error.message))
+        self.exchange.snapshot()
     }
 
     /// Cancels the running turn, if there is one.
     pub(super) async fn cancel(&mut self) -> Result<(), Outcome> {
         let cancel = Command::CancelTurn(CancelTurn { turn_id: None });
-        if self.snapshot().role == SessionRole::Observer {
-            let mut writer = self.way.client();
-            let session = writer.open(Some(self.snapshot().session_id.clone()), Opening::default());
-            return match writer.request(session, &cancel).await {
-                Ok(_) => Ok(()),
-                Err(error) => Err(Outcome::Failed(error.to_string())),
-            };
-        }
-        match self.send(&cancel).await?.1 {
-            Err(error) if error.code != ErrorCode::NoTurn => Err(Outcome::Failed(error.message)),
+        let cancelled = if self.snapshot().role == SessionRole::Observer {
+            let session = Place::Session(self.snapshot().session_id.clone());
+            Exchange::open_with(self.way.client(), session, Opening::default()).await?.request(&cancel).await
+        } else {
+            self.exchange.request(&cancel).await
+        };
+        match cancelled {
+            Err(error) if error.code != ErrorCode::NoTurn => Err(Outcome::Failed(error)),
             _ => Ok(()),
         }
     }
 
-    /// Makes the model and the instructions those that are wanted.
-    pub(super) async fn configure(
-        &mut self,
-        model: Option<String>,
-        reasoning_effort: Option<String>,
-        instructions: Option<String>,
-    ) -> Result<(), Outcome> {
-        let snapshot = self.snapshot();
-        let mut commands = Vec::new();
-        if model.is_some() || reasoning_effort.is_some() {
-            let model = model.unwrap_or_else(|| snapshot.model.clone());
-            if model != snapshot.model || reasoning_effort != snapshot.settings.reasoning_effort {
-                commands.push(Command::SetModel(SetModel { model, reasoning_effort }));
+    /// Makes the settings those that are wanted, when no other turn is running. One that waits for an approval goes on
+    /// as it is.
+    pub(super) async fn configure(&mut self, wanted: Wanted) -> Result<(), Outcome> {
+        match self.exchange.configure(wanted.clone()).await {
+            Err(error) if error.code == ErrorCode::TurnRunning && self.snapshot().approvals.is_empty() => {
+                self.idle().await?;
+                Ok(self.exchange.configure(wanted).await?)
             }
+            Err(error) if error.code != ErrorCode::TurnRunning => Err(Outcome::Failed(error)),
+            _ => Ok(()),
         }
-        if instructions.is_some() && instructions != snapshot.settings.instructions {
-            commands.push(Command::SetInstructions(SetInstructions { instructions }));
-        }
-        for command in &commands {
-            self.ask(command).await?;
-        }
-        Ok(())
     }
 
     /// Returns true if neither a turn nor a compaction that holds it up is running.
@@ -213,50 +131,9 @@ impl Chat {
         self.snapshot().state == SessionState::Idle
     }
 
-    /// Waits until the session is in this state. Updates are kept.
-    pub(super) async fn until(&mut self, wanted: impl Fn(&Snapshot) -> bool) -> Result<(), Outcome> {
-        while !wanted(self.snapshot()) {
-            let update = self.receive().await?;
-            self.kept.push_back(update);
-        }
-        Ok(())
-    }
-
     /// Waits until the session is idle.
     pub(super) async fn idle(&mut self) -> Result<(), Outcome> {
-        self.kept.clear();
-        while !self.is_idle() {
-            self.receive().await?;
-        }
-        Ok(())
-    }
-
-    /// Reads the path back until an entry fulfils this, or to its beginning.
-    pub(super) async fn read_back(&mut self, wanted: impl Fn(&Entry) -> bool) -> Result<Option<Arc<Entry>>, Outcome> {
-        loop {
-            if let Some(found) = self.snapshot().path.iter().rev().find(|entry| wanted(entry)) {
-                return Ok(Some(found.clone()));
-            }
-            if !self.read_older().await? {
-                return Ok(None);
-            }
-        }
-    }
-
-    /// Reads a page of the path before what is known of it. Returns false at its beginning.
-    pub(super) async fn read_older(&mut self) -> Result<bool, Outcome> {
-        let path = &self.snapshot().path;
-        let Some(before) = path.first().filter(|_| path.more()).map(|first| first.entry_id.clone()) else {
-            return Ok(false);
-        };
-        let limit = Some(PAGE);
-        let page = GetEntries { before: Some(before), path: Some(true), limit, after: None, entry_id: None };
-        let Reply::Entries(page) = self.ask(&Command::GetEntries(page)).await? else { return Ok(false) };
-        let has_entries = !page.items.is_empty();
-        if let Some(snapshot) = self.client.machine_mut().snapshot_mut(self.session) {
-            snapshot.add_entries(page, true);
-        }
-        Ok(has_entries)
+        Ok(self.exchange.until(|now| now.state == SessionState::Idle).await?)
     }
 
     /// Returns the entry with this id, on any branch.
@@ -264,17 +141,16 @@ impl Chat {
         if let Some(known) = self.snapshot().entries.get(id) {
             return Ok(Some(known.clone()));
         }
-        let one = GetEntries { entry_id: Some(id.clone()), before: None, after: None, limit: None, path: None };
-        match self.send(&Command::GetEntries(one)).await?.1 {
-            Ok(Reply::Entries(page)) => Ok(page.items.into_iter().next().map(Arc::new)),
-            Err(error) if error.code != ErrorCode::EntryNotFound => Err(Outcome::Failed(error.message)),
-            _ => Ok(None),
+        match self.exchange.entry(id).await {
+            Ok(entry) => Ok(Some(Arc::new(entry))),
+            Err(error) if error.code == ErrorCode::EntryNotFound => Ok(None),
+            Err(error) => Err(Outcome::Failed(error)),
         }
     }
 
     /// Returns the entry of the user's message with this id on the path, however far back.
     pub(super) async fn said(&mut self, id: &str) -> Result<Option<Arc<Entry>>, Outcome> {
-        self.read_back(|entry| is_said(entry, id)).await
+        Ok(self.exchange.read_back(|entry| is_said(entry, id)).await?)
     }
 
     /// Returns the entry of the user's message that the message with this id is, or answers; `None` if the session does
@@ -324,9 +200,10 @@ impl Chat {
     }
 
     async fn tree(&mut self, root: &EntryId) -> Result<Tree, Outcome> {
-        match self.ask(&Command::GetTree(GetTree { root_id: Some(root.clone()), depth: None })).await? {
+        let below = GetTree { root_id: Some(root.clone()), depth: None };
+        match self.exchange.request(&Command::GetTree(below)).await? {
             Reply::Tree(tree) => Ok(tree),
-            _ => Err(Outcome::Failed("the server sent no tree".to_owned())),
+            _ => Err(Outcome::Failed(ErrorBody::new(ErrorCode::Internal, "the server sent no tree"))),
         }
     }
 
@@ -349,17 +226,5 @@ impl Chat {
         let is_it = |part: &Part| matches!(part, Part::ToolResult { call_id, .. } if call_id == call);
         let has = |entry: &Arc<Entry>| entry.message().is_some_and(|message| message.content.iter().any(is_it));
         self.snapshot().path.iter().rev().any(has)
-    }
-
-    /// Waits until queued input starts its turn. Returns the input's entry; `None` if it was removed.
-    pub(super) async fn started(&mut self, command: &CommandId) -> Result<Option<EntryId>, Outcome> {
-        loop {
-            if let Update::Event { event: SessionEvent::Durable(_, Event::QueueItemRemoved(removed)), .. } =
-                self.next().await?
-                && removed.command_id == *command
-            {
-                return Ok(removed.entry_id);
-            }
-        }
     }
 }

@@ -222,9 +222,8 @@ pub(super) struct Gauge {
 }
 
 impl Gauge {
-    /// Returns the chunk about this size.
-    pub(super) fn chunk(info: &ContextInfo) -> Chunk {
-        let data = Self {
+    pub(super) fn of(info: &ContextInfo) -> Self {
+        Self {
             token_count: info.token_count,
             max_tokens: info.max_tokens,
             usage_ratio: info.usage_ratio,
@@ -232,8 +231,12 @@ impl Gauge {
             compact_at_tokens: info.compact_at_tokens,
             compactions: info.compactions,
             warning: info.warning.clone(),
-        };
-        Chunk::Context { data, transient: true }
+        }
+    }
+
+    /// Returns the chunk about this size.
+    pub(super) fn chunk(self) -> Chunk {
+        Chunk::Context { data: self, transient: true }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The frames of `WebSocketChatTransport`: what a client sends, checked as the AI SDK checks it, and what it gets.
 
 use super::{chunks::Chunk, messages::UiMessage};
+use crate::exchange::Wanted;
 use reseed_protocol::tools::ToolOffer;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -78,13 +79,22 @@ pub(super) struct Wishes {
     pub(super) on_abort: OnAbort,
     /// The model; absent for the session's.
     #[serde(default)]
-    pub(super) model: Option<String>,
+    model: Option<String>,
     /// The reasoning effort, in the provider's terms.
     #[serde(default)]
-    pub(super) reasoning_effort: Option<String>,
+    reasoning_effort: Option<String>,
     /// The system prompt; absent for the session's.
     #[serde(default)]
     pub(super) instructions: Option<String>,
+}
+
+impl Wishes {
+    /// Returns the settings of the session that are wanted.
+    pub(super) fn settings(self) -> Wanted {
+        let instructions = self.instructions.map(Some);
+        let Self { model, reasoning_effort, .. } = self;
+        Wanted { model, reasoning_effort, instructions, ..Wanted::default() }
+    }
 }
 
 /// A tool that the browser runs.

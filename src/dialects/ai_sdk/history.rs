@@ -42,7 +42,7 @@ pub(super) async fn read(chat: &mut Chat, wanted: &Wanted) -> Result<Option<Vec<
         None => None,
         Some(id) => {
             let input = match chat.anchor(id).await? {
-                Some(input) => chat.read_back(|entry| entry.entry_id == input).await?,
+                Some(input) => chat.exchange.read_back(|entry| entry.entry_id == input).await?,
                 None => chat.said(id).await?,
             };
             let Some(input) = input else { return Ok(None) };
@@ -53,7 +53,7 @@ pub(super) async fn read(chat: &mut Chat, wanted: &Wanted) -> Result<Option<Vec<
         let path = chat.snapshot().path.iter().take_while(|entry| Some(&entry.entry_id) != end.as_ref());
         let exchanges = exchanges(path.cloned());
         // One more, because a compaction before a message of the user belongs to its answer.
-        if exchanges.len() > count || !chat.read_older().await? {
+        if exchanges.len() > count || !chat.exchange.read_older().await? {
             break exchanges;
         }
     };
@@ -100,14 +100,7 @@ fn answer(chat: &Chat, exchange: &Exchange, is_last: bool) -> Option<Value> {
     let Exchange { input, answer } = exchange;
     let said: Vec<&Entry> = answer.iter().map(Arc::as_ref).filter(|entry| entry.message().is_some()).collect();
     let first = input.as_deref().or(said.first().copied())?;
-    let note = |key| answer.iter().map(Arc::as_ref).chain(input.as_deref()).rev().find_map(|entry| noted(entry, key));
-    let tools: BTreeSet<String> = note("tools")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .map(str::to_owned)
-        .collect();
+    let (id, tools) = message_of(&first.entry_id, answer.iter().map(Arc::as_ref).chain(input.as_deref()).rev());
     let mut writer = Writer::new(tools, BTreeSet::new());
     answer.iter().for_each(|entry| writer.entry(entry));
     let snapshot = chat.snapshot();
@@ -129,11 +122,22 @@ fn answer(chat: &Chat, exchange: &Exchange, is_last: bool) -> Option<Value> {
         model: model.unwrap_or_else(|| snapshot.model.clone()),
         usage: usage.as_ref().map(Counted::from),
     };
-    let id = note("answer").and_then(Value::as_str).map_or_else(|| answer_id(&first.entry_id), str::to_owned);
     Some(json!({ "id": id, "role": "assistant", "parts": parts, "metadata": metadata }))
 }
 
-/// Returns the id of the answer to an input.
+/// Returns the id of the message that answers an input, and the tools of its page, as they are noted on the entries from
+/// the newest to the input.
+pub(super) fn message_of<'a>(
+    input: &EntryId,
+    newest: impl Iterator<Item = &'a Entry> + Clone,
+) -> (String, BTreeSet<String>) {
+    let note = |key| newest.clone().find_map(|entry| noted(entry, key));
+    let id = note("answer").and_then(Value::as_str).map_or_else(|| answer_id(input), str::to_owned);
+    let tools = note("tools").and_then(Value::as_array).into_iter().flatten();
+    (id, tools.filter_map(Value::as_str).map(str::to_owned).collect())
+}
+
+/// Returns the id of the message that answers an input for the first time.
 pub(super) fn answer_id(input: &EntryId) -> String {
     format!("msg_{input}")
 }

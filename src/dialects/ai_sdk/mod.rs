@@ -32,7 +32,7 @@ use axum::{
 };
 use chat::{Chat, Way};
 use reseed_client::Lost;
-use reseed_protocol::CloseCode;
+use reseed_protocol::{CloseCode, ErrorBody, ErrorCode};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -47,14 +47,25 @@ pub(super) fn routes(entrance: Arc<dyn Entrance>) -> Router {
 /// How a request ends early.
 #[derive(Debug)]
 enum Outcome {
-    /// It failed, for this reason. The connection goes on.
-    Failed(String),
+    /// It failed. The connection goes on, unless the server is stopping.
+    Failed(ErrorBody),
     /// The chat has no session yet.
     NoSession,
-    /// The server ended the connection of its client, and so ends the page's.
-    Closed(Lost),
     /// Nobody reads the answer any more.
     Left,
+}
+
+impl Outcome {
+    /// The request cannot be used, for this reason.
+    fn invalid(why: impl Into<String>) -> Self {
+        Self::Failed(ErrorBody::new(ErrorCode::InvalidField, why))
+    }
+}
+
+impl From<ErrorBody> for Outcome {
+    fn from(error: ErrorBody) -> Self {
+        Self::Failed(error)
+    }
 }
 
 /// Returns true if the end of a client's connection ends the page's too: the server stops or is full, or the
@@ -82,14 +93,9 @@ async fn messages(
         Ok(Some(messages)) => Ok(Json(messages)),
         Ok(None) => Err(Failure::not_found("the chat has no such message").with_code("message_not_found").at("before")),
         Err(Outcome::NoSession) => Err(Failure::not_found("you have no such chat").with_code("chat_not_found")),
-        Err(Outcome::Failed(why)) => Err(unavailable(why)),
-        Err(Outcome::Closed(lost)) => Err(unavailable(lost.to_string())),
-        Err(Outcome::Left) => Err(unavailable("the request was given up".to_owned())),
+        Err(Outcome::Failed(error)) => Err(error.into()),
+        Err(Outcome::Left) => Err(ErrorBody::new(ErrorCode::Overloaded, "the request was given up").into()),
     }
-}
-
-fn unavailable(why: String) -> Failure {
-    Failure { retriable: true, ..Failure::invalid(why).with_status(StatusCode::SERVICE_UNAVAILABLE) }
 }
 
 async fn upgrade(State(entrance): State<Arc<dyn Entrance>>, socket: WebSocketUpgrade, request: Request) -> Response {

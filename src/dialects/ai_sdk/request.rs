@@ -2,22 +2,21 @@
 
 use super::{
     Outcome,
-    chat::{Chat, Way, noted},
+    chat::{Chat, Way, is_users},
     frames::{OnAbort, Resume, Send, ServerFrame, Trigger, Wishes},
-    history::answer_id,
+    history::{answer_id, message_of},
     messages::{UiMessage, UiRole, input},
     stream::{Aborted, Out, Stream},
     writer::{Writer, named_call},
 };
 use reseed_protocol::{
-    CommandId, Entry, EntryId, ErrorCode,
+    Entry, EntryId, ErrorBody, ErrorCode,
     command::Command,
-    content::{Input, InputPart, Message, Role},
-    reply::Reply,
+    content::{Input, InputPart, Message},
     tools::{ApprovalResponse, Decision},
-    turn::{Accepted, RetryTurn, UserInput},
+    turn::UserInput,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 use std::{collections::BTreeSet, sync::Arc};
 
 /// How often input is sent again because another turn was faster.
@@ -69,19 +68,20 @@ struct Place {
 /// # Errors
 /// Why there is no answer.
 pub(super) async fn send(way: Way, mut send: Send, out: &mut Out, aborted: Aborted) -> Result<(), Outcome> {
-    let Wishes { tools, on_abort, model, reasoning_effort, instructions } = send.wishes().map_err(Outcome::Failed)?;
-    let asked = Asked::read(&send.messages, send.trigger, send.message_id.as_deref()).map_err(Outcome::Failed)?;
+    let mut wishes = send.wishes().map_err(Outcome::invalid)?;
+    let asked = Asked::read(&send.messages, send.trigger, send.message_id.as_deref()).map_err(Outcome::invalid)?;
     let said = match &asked {
-        Asked::Message { message, .. } => Some(message.input().map_err(Outcome::Failed)?),
+        Asked::Message { message, .. } => Some(message.input().map_err(Outcome::invalid)?),
         Asked::GoesOn { .. } => None,
     };
+    let tools = std::mem::take(&mut wishes.tools);
     let names: BTreeSet<String> = tools.iter().map(|tool| tool.name.clone()).collect();
     let offers = tools.into_iter().map(super::frames::BrowserTool::offer).collect();
+    let page = Page { names, aborted, on_abort: wishes.on_abort };
     let mut chat = Chat::open(&way, &send.id, Some(offers)).await?;
-    let instructions = instructions.or_else(|| system(&send.messages));
-    chat.configure(model, reasoning_effort, instructions).await?;
+    wishes.instructions = wishes.instructions.or_else(|| system(&send.messages));
+    chat.configure(wishes.settings()).await?;
     answer_approvals(&mut chat, &send.messages).await?;
-    let page = Page { names, aborted, on_abort };
     match (asked, said) {
         (Asked::Message { message, before, again }, Some(said)) => {
             answer(&mut chat, out, page, (message, before, again), said).await
@@ -121,14 +121,14 @@ async fn answer_approvals(chat: &mut Chat, messages: &[UiMessage]) -> Result<(),
             arguments_hash: Some(pending.arguments_hash.clone()),
             custom_deny_message: answered.reason.filter(|_| !answered.approved),
         };
-        if let Err(error) = chat.send(&Command::ApprovalResponse(response)).await?.1
+        if let Err(error) = chat.exchange.request(&Command::ApprovalResponse(response)).await
             // Another page may have been faster.
             && !matches!(error.code, ErrorCode::TooLate | ErrorCode::NoPendingApproval)
         {
-            return Err(Outcome::Failed(error.message));
+            return Err(Outcome::Failed(error));
         }
         // The reply comes before the event.
-        chat.until(|now| now.approvals.iter().all(|pending| pending.approval_id != approval)).await?;
+        chat.exchange.until(|now| now.approvals.iter().all(|pending| pending.approval_id != approval)).await?;
     }
     Ok(())
 }
@@ -143,7 +143,7 @@ async fn answer(
 ) -> Result<(), Outcome> {
     let details = json!({"ai": {"id": message.id, "tools": page.names}});
     let mut races = 0;
-    let (command, accepted) = loop {
+    let entry = loop {
         let snapshot = chat.snapshot();
         let waits_for_page = snapshot.pending.is_empty() && !snapshot.approvals.is_empty();
         if snapshot.turn.is_some() && (again || waits_for_page) {
@@ -162,37 +162,24 @@ async fn answer(
             parent_id: parent,
             ..UserInput::plain(input(said.clone()))
         };
-        if let Some(accepted) = ask(chat, asked, &mut races).await? {
-            break accepted;
+        match chat.exchange.ask_in_turn(asked).await {
+            Ok(Some(entry)) => break entry,
+            Ok(None) => return out.frame(ServerFrame::End { request_id: &out.request }).await,
+            Err(error) => again_after(chat, error, &mut races).await?,
         }
     };
-    let entry = match accepted.entry_id {
-        Some(entry) => entry,
-        // Its turn comes after the one that is running.
-        None => match chat.started(&command).await? {
-            Some(entry) => entry,
-            None => return out.frame(ServerFrame::End { request_id: &out.request }).await,
-        },
-    };
-    let id = answer_id(&entry);
     let writer = Writer::new(page.names, BTreeSet::new());
-    Stream::new(chat, out, writer, id).answering(Some(entry)).run(page.aborted, page.on_abort).await
+    let stream = Stream::new(chat, out, writer, answer_id(&entry)).answering(&entry);
+    stream.run(page.aborted, page.on_abort).await
 }
 
-/// Sends input. Returns `None` if another turn was faster.
-async fn ask(chat: &mut Chat, input: UserInput, races: &mut u32) -> Result<Option<(CommandId, Accepted)>, Outcome> {
-    match chat.send(&Command::UserInput(input)).await? {
-        (id, Ok(Reply::Accepted(accepted))) => Ok(Some((id, accepted))),
-        (_, Err(error))
-            if *races < RACES_MAX && matches!(error.code, ErrorCode::TurnRunning | ErrorCode::CompactionRunning) =>
-        {
-            *races += 1;
-            chat.idle().await?;
-            Ok(None)
-        }
-        (_, Err(error)) => Err(Outcome::Failed(error.message)),
-        (_, Ok(_)) => Err(Outcome::Failed("the server sent another reply than `accepted`".to_owned())),
+/// Waits for another turn that was faster, so that the same can be asked again.
+async fn again_after(chat: &mut Chat, error: ErrorBody, races: &mut u32) -> Result<(), Outcome> {
+    *races += 1;
+    if *races > RACES_MAX || !matches!(error.code, ErrorCode::TurnRunning | ErrorCode::CompactionRunning) {
+        return Err(Outcome::Failed(error));
     }
+    chat.idle().await
 }
 
 /// Finds the place of a message of the user.
@@ -217,7 +204,7 @@ async fn place(chat: &mut Chat, message: &UiMessage, before: &[UiMessage], again
         Place { parent: is_elsewhere.then_some(None), history: Vec::new() }
     });
     for earlier in unknown.into_iter().rev() {
-        place.history.extend(earlier.history().map_err(Outcome::Failed)?);
+        place.history.extend(earlier.history().map_err(Outcome::invalid)?);
     }
     Ok(place)
 }
@@ -230,7 +217,7 @@ async fn go_on(chat: &mut Chat, out: &mut Out, page: Page, message: &UiMessage) 
         newest = chat.entry(&entry).await?.map(|entry| entry.entry_id.clone()).or(newest);
     }
     let Some(newest) = newest else {
-        return Err(Outcome::Failed("the session has no such message to go on with".to_owned()));
+        return Err(Outcome::invalid("the session has no such message to go on with"));
     };
     let anchor = anchor.unwrap_or_else(|| newest.clone());
     let mut races = 0;
@@ -248,13 +235,20 @@ async fn go_on(chat: &mut Chat, out: &mut Out, page: Page, message: &UiMessage) 
             parent_id: parent,
             ..UserInput::plain(Input::Items(Vec::new()))
         };
-        let Some((_, accepted)) = ask(chat, asked, &mut races).await? else { continue };
+        let entry = match chat.exchange.ask_in_turn(asked).await {
+            Ok(entry) => entry,
+            Err(error) => {
+                again_after(chat, error, &mut races).await?;
+                continue;
+            }
+        };
+        let Some(entry) = entry else { return out.frame(ServerFrame::End { request_id: &out.request }).await };
         let writer = Writer::new(page.names, BTreeSet::new());
-        let stream = Stream::new(chat, out, writer, message.id.clone()).answering(accepted.entry_id);
+        let stream = Stream::new(chat, out, writer, message.id.clone()).answering(&entry);
         return stream.run(page.aborted, page.on_abort).await;
     }
-    if chat.read_back(|entry| entry.entry_id == anchor).await?.is_none() {
-        return Err(Outcome::Failed("the message is on another branch, and has nothing new to answer".to_owned()));
+    if chat.exchange.read_back(|entry| entry.entry_id == anchor).await?.is_none() {
+        return Err(Outcome::invalid("the message is on another branch, and has nothing new to answer"));
     }
     let known = message.ended_calls().map(str::to_owned).collect();
     let mut writer = Writer::new(page.names, known);
@@ -263,17 +257,17 @@ async fn go_on(chat: &mut Chat, out: &mut Out, page: Page, message: &UiMessage) 
     let seen = mine.iter().position(|entry| entry.entry_id == newest).map_or(1, |place| place + 1);
     mine[..seen].iter().for_each(|entry| writer.seen(entry));
     let is_complete = mine[seen..].iter().all(|entry| entry.message().is_none()) && chat.snapshot().turn.is_none();
+    if !is_complete {
+        chat.exchange.follow_after(&newest);
+    } else if chat.snapshot().last_turn.is_some() {
+        chat.exchange.retry().await?;
+    } else {
+        return Err(Outcome::invalid("the last message has nothing new to answer"));
+    }
     let mut stream = Stream::new(chat, out, writer, message.id.clone());
     for refused in message.approvals().into_iter().filter(|answered| !answered.approved) {
         stream.writer.deny(refused.call);
     }
-    if !is_complete {
-        return stream.from(&newest).run(page.aborted, page.on_abort).await;
-    }
-    if stream.chat.snapshot().last_turn.is_none() {
-        return Err(Outcome::Failed("the last message has nothing new to answer".to_owned()));
-    }
-    stream.chat.ask(&Command::RetryTurn(RetryTurn { turn_id: None })).await?;
     stream.run(page.aborted, page.on_abort).await
 }
 
@@ -282,27 +276,24 @@ async fn go_on(chat: &mut Chat, out: &mut Out, page: Page, message: &UiMessage) 
 /// # Errors
 /// Why there is no answer.
 pub(super) async fn resume(way: Way, mut resume: Resume, out: &mut Out, aborted: Aborted) -> Result<(), Outcome> {
-    let Wishes { on_abort, .. } = resume.wishes().map_err(Outcome::Failed)?;
+    let Wishes { on_abort, .. } = resume.wishes().map_err(Outcome::invalid)?;
     let mut chat = match Chat::open(&way, &resume.id, None).await {
         Err(Outcome::NoSession) => return out.frame(ServerFrame::NoActive { request_id: &out.request }).await,
         opened => opened?,
     };
-    let is_input = |entry: &Entry| entry.message().is_some_and(|message| message.role == Role::User);
     let is_running = chat.snapshot().turn.is_some();
-    let input = if is_running { chat.read_back(is_input).await? } else { None };
+    let input = if is_running { chat.exchange.read_back(is_users).await? } else { None };
     let Some(input) = input else {
         return out.frame(ServerFrame::NoActive { request_id: &out.request }).await;
     };
     out.frame(ServerFrame::Start { request_id: &out.request }).await?;
     let path = chat.snapshot().path.iter().rev();
-    let newest: Vec<_> = path.take_while(|entry| entry.entry_id != input.entry_id).chain([&input]).collect();
-    let note = |key| newest.iter().find_map(|entry| noted(entry, key));
-    let answer = note("answer").and_then(Value::as_str);
-    let id = answer.map_or_else(|| answer_id(&input.entry_id), str::to_owned);
-    let names = note("tools").and_then(Value::as_array).into_iter().flatten();
-    let names = names.filter_map(Value::as_str).map(str::to_owned).collect();
-    let stream = Stream::new(&mut chat, out, Writer::new(names, BTreeSet::new()), id);
-    stream.from(&input.entry_id).run(aborted, on_abort).await
+    let newest: Vec<&Entry> =
+        path.take_while(|entry| entry.entry_id != input.entry_id).chain([&input]).map(Arc::as_ref).collect();
+    let (id, names) = message_of(&input.entry_id, newest.iter().copied());
+    chat.exchange.follow_after(&input.entry_id);
+    let stream = Stream::new(&mut chat, out, Writer::new(names, BTreeSet::new()), id).answering(&input.entry_id);
+    stream.run(aborted, on_abort).await
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::{
 use crate::entrance::Watch;
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use reseed_client::{Client, Stop, Update};
-use reseed_protocol::CloseCode;
+use reseed_protocol::{CloseCode, ErrorBody, ErrorCode};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{
     sync::{mpsc, oneshot},
@@ -69,10 +69,11 @@ struct Page {
     pings_unanswered: u32,
 }
 
-/// The end of a request, and why the whole connection must end, if it must.
+/// The end of a request.
 struct Done {
     request: String,
-    end: Option<End>,
+    /// True if the server has sent its client away. The page goes too, because an `error` frame would be final for it.
+    is_lost: bool,
 }
 
 /// Serves a page until it leaves.
@@ -87,7 +88,7 @@ pub(super) async fn serve(socket: WebSocket, way: Way, watch: Option<Arc<dyn Wat
             end = told_to_end(&mut guard) => Err(end),
             Some(frame) = outgoing.recv() => page.write(Message::Text(frame.into())).await,
             // Behind the frames that its request has sent.
-            Some(done) = finished.recv() => page.finished(done, &mut outgoing).await,
+            Some(done) = finished.recv() => page.finished(done, &mut outgoing, &mut guard).await,
             received = page.socket.recv() => page.received(received),
             _ = pings.tick() => page.ping().await,
         };
@@ -142,13 +143,23 @@ impl Page {
         self.write(Message::Ping(Default::default())).await
     }
 
-    async fn finished(&mut self, done: Done, outgoing: &mut mpsc::Receiver<String>) -> Result<(), End> {
+    async fn finished(
+        &mut self,
+        done: Done,
+        outgoing: &mut mpsc::Receiver<String>,
+        guard: &mut Client,
+    ) -> Result<(), End> {
         self.requests.remove(&done.request);
-        let Some(end) = done.end else { return Ok(()) };
+        if !done.is_lost {
+            return Ok(());
+        }
         while let Ok(frame) = outgoing.try_recv() {
             self.write(Message::Text(frame.into())).await?;
         }
-        Err(end)
+        // The page's own connection mostly ends for the same reason.
+        let restarts =
+            || End::close(CloseCode::Restarting, "the server has ended the request; connect again and resume");
+        Err(timeout(CLOSE_TIME, told_to_end(guard)).await.unwrap_or_else(|_| restarts()))
     }
 
     fn received(&mut self, received: Option<Result<Message, axum::Error>>) -> Result<(), End> {
@@ -201,19 +212,16 @@ impl Page {
                 ClientFrame::Resume(resume) => Box::pin(request::resume(way, *resume, &mut out, aborted)).await,
                 ClientFrame::Abort { .. } => Ok(()),
             };
-            let answered = match answered {
-                Err(Outcome::NoSession) => Err(Outcome::Failed("the chat was deleted".to_owned())),
-                answered => answered,
+            let error = match answered {
+                Ok(()) | Err(Outcome::Left) => None,
+                Err(Outcome::Failed(error)) => Some(error),
+                Err(Outcome::NoSession) => Some(ErrorBody::new(ErrorCode::SessionNotFound, "the chat was deleted")),
             };
-            let end = match answered {
-                Ok(()) | Err(Outcome::Left | Outcome::NoSession) => None,
-                Err(Outcome::Failed(why)) => {
-                    let _ = out.frame(ServerFrame::Error { request_id: &request, error_text: &why }).await;
-                    None
-                }
-                Err(Outcome::Closed(lost)) => Some(End::Close(lost.code(), lost.to_string())),
-            };
-            let _ = done.send(Done { request, end }).await;
+            let is_lost = error.as_ref().is_some_and(|error| error.code == ErrorCode::ShuttingDown);
+            if let Some(error) = error.filter(|_| !is_lost) {
+                let _ = out.frame(ServerFrame::Error { request_id: &request, error_text: &error.message }).await;
+            }
+            let _ = done.send(Done { request, is_lost }).await;
         });
         Ok(())
     }

@@ -67,6 +67,13 @@ pub enum Compaction {
         /// True if the turn goes on meanwhile.
         background: bool,
     },
+    /// It has done so many of its steps, and the turn waits.
+    Progress {
+        /// Steps done.
+        done: u64,
+        /// Total steps.
+        total: u64,
+    },
     /// It was committed. The event has the size of the context before and after.
     Committed(Box<ContextCompacted>),
     /// It failed, and the context is unchanged.
@@ -232,6 +239,13 @@ impl Course {
             }
             SessionEvent::Ephemeral(EphemeralEvent::CompactionStarted(started)) => {
                 self.ready.push_back(Step::Compaction(Compaction::Started { background: started.background }));
+            }
+            SessionEvent::Ephemeral(EphemeralEvent::CompactionProgress(progress)) => {
+                let job = snapshot.compaction.as_ref();
+                if job.is_some_and(|job| !job.background && job.job_id == progress.job_id) {
+                    let (done, total) = (progress.done, progress.total);
+                    self.ready.push_back(Step::Compaction(Compaction::Progress { done, total }));
+                }
             }
             SessionEvent::Durable(_, Event::CompactionFailed(failed)) => {
                 self.ready.push_back(Step::Compaction(Compaction::Failed(failed.error)));
