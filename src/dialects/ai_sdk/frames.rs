@@ -2,7 +2,11 @@
 
 use super::{chunks::Chunk, messages::UiMessage};
 use crate::exchange::Wanted;
-use reseed_protocol::tools::ToolOffer;
+use reseed_protocol::{
+    compaction::{SetContextStrategy, StrategySettings},
+    session::{SessionSettings, SetOptions},
+    tools::ToolOffer,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -86,14 +90,38 @@ pub(super) struct Wishes {
     /// The system prompt; absent for the session's.
     #[serde(default)]
     pub(super) instructions: Option<String>,
+    /// The context strategy; absent for the session's.
+    #[serde(default)]
+    strategy: Option<String>,
+    /// The strategy's settings; absent for the deployment's.
+    #[serde(default)]
+    strategy_settings: Option<StrategySettings>,
+    #[serde(default)]
+    temperature: Option<f64>,
+    #[serde(default)]
+    top_p: Option<f64>,
+    /// Maximum tokens of an answer, including its reasoning.
+    #[serde(default)]
+    max_output_tokens: Option<u64>,
 }
 
 impl Wishes {
-    /// Returns the settings of the session that are wanted.
-    pub(super) fn settings(self) -> Wanted {
-        let instructions = self.instructions.map(Some);
-        let Self { model, reasoning_effort, .. } = self;
-        Wanted { model, reasoning_effort, instructions, ..Wanted::default() }
+    /// Returns the settings of the session that are wanted, for one with these.
+    pub(super) fn settings(self, now: &SessionSettings) -> Wanted {
+        let options = SetOptions {
+            temperature: self.temperature.or(now.temperature),
+            top_p: self.top_p.or(now.top_p),
+            max_output_tokens: self.max_output_tokens.or(now.max_output_tokens),
+            answer: now.answer.clone(),
+        };
+        let settings = self.strategy_settings;
+        Wanted {
+            model: self.model,
+            reasoning_effort: self.reasoning_effort,
+            instructions: self.instructions.map(Some),
+            options: Some(options),
+            strategy: self.strategy.map(|strategy| SetContextStrategy { strategy, settings }),
+        }
     }
 }
 

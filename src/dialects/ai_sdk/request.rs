@@ -80,7 +80,8 @@ pub(super) async fn send(way: Way, mut send: Send, out: &mut Out, aborted: Abort
     let page = Page { names, aborted, on_abort: wishes.on_abort };
     let mut chat = Chat::open(&way, &send.id, Some(offers)).await?;
     wishes.instructions = wishes.instructions.or_else(|| system(&send.messages));
-    chat.configure(wishes.settings()).await?;
+    let wanted = wishes.settings(&chat.snapshot().settings);
+    chat.configure(wanted).await?;
     answer_approvals(&mut chat, &send.messages).await?;
     match (asked, said) {
         (Asked::Message { message, before, again }, Some(said)) => {

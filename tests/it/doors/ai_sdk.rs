@@ -2,6 +2,7 @@
 
 mod history;
 mod page;
+mod settings;
 
 use crate::support::{
     client::Client as V2,

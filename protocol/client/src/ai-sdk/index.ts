@@ -3,6 +3,8 @@
  * of the package `ai`.
  */
 
+import type { StrategySettings } from "../wire.js";
+
 /** The data parts of a message: `UIMessage<ReseedMetadata, ReseedDataParts>`. */
 export type ReseedDataParts = {
   /** `data-reseed-context`: the size of the context. Transient: it reaches only `onData`. */
@@ -73,4 +75,14 @@ export interface ReseedBody {
   reasoningEffort?: string;
   /** The system prompt; absent for the chat's. */
   instructions?: string;
+  /** 0 to 2; absent for the chat's. */
+  temperature?: number;
+  /** 0 to 1; absent for the chat's. */
+  topP?: number;
+  /** The maximum number of tokens of an answer; absent for the chat's. */
+  maxOutputTokens?: number;
+  /** The context strategy, such as `threshold` or `manual`; absent for the chat's. */
+  strategy?: string;
+  /** Its settings; absent ones are the deployment's. */
+  strategySettings?: StrategySettings;
 }
