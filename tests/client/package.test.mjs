@@ -63,6 +63,9 @@ test("Node imports every entry, and the README's example runs", async (context) 
   const folder = temporary(context);
   unpack(pack(), folder);
   symlinkSync(join(HERE, "node_modules/ws"), join(folder, "node_modules/ws"));
+  const entries = ["reseed-client", "reseed-client/ai-sdk", "reseed-client/testing"];
+  const imports = entries.map((entry) => `await import("${entry}");`).join("\n");
+  run(process.execPath, ["--input-type=module", "--eval", imports], { cwd: folder });
   const example = readmeExample();
   assert.ok(example.split("\n").length <= 22, "about twenty lines");
   writeFileSync(join(folder, "example.mjs"), example.replace('"ws://127.0.0.1:8080"', "process.env.RESEED_URL"));

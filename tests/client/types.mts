@@ -10,6 +10,7 @@ import {
   tool,
   type UserInput,
 } from "reseed-client";
+import type { ReseedBody, ReseedDataParts } from "reseed-client/ai-sdk";
 import { useContextInfo, useSession, useSessions } from "reseed-client/react";
 import { example, FakeServer } from "reseed-client/testing";
 
@@ -60,3 +61,13 @@ server.on("rename_session", ({ payload }) => {
   return { error: { code: "read_only", message: "no", retriable: false } };
 });
 example("events/turn_finished.failed").type satisfies string;
+
+export const body: ReseedBody = { strategy: "manual", strategySettings: { keepRecentTokens: 100 }, onAbort: "cancel" };
+// @ts-expect-error: nothing else can be done
+export const wrong: ReseedBody = { onAbort: "explode" };
+
+export function saved(compaction: ReseedDataParts["reseed-compaction"]) {
+  // @ts-expect-error: it may be running
+  compaction.tokensBefore satisfies number;
+  return compaction.state === "done" ? compaction.tokensBefore - (compaction.tokensAfter ?? 0) : 0;
+}
