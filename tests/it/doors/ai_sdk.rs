@@ -3,6 +3,7 @@
 mod history;
 mod page;
 mod settings;
+mod takeover;
 
 use crate::support::{
     client::Client as V2,
