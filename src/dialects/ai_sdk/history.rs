@@ -17,6 +17,9 @@ use std::{collections::BTreeSet, sync::Arc};
 const MESSAGES: usize = 50;
 const MESSAGES_MAX: usize = 200;
 
+/// Entries beyond which no older messages are returned, even if the page asks for more.
+const ENTRIES_MAX: usize = 2_000;
+
 /// The messages that a page asks for.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Wanted {
@@ -51,9 +54,14 @@ pub(super) async fn read(chat: &mut Chat, wanted: &Wanted) -> Result<Option<Vec<
     };
     let exchanges = loop {
         let path = chat.snapshot().path.iter().take_while(|entry| Some(&entry.entry_id) != end.as_ref());
-        let exchanges = exchanges(path.cloned());
-        // One more, because a compaction before a message of the user belongs to its answer.
-        if exchanges.len() > count || !chat.exchange.read_older().await? {
+        let path: Vec<_> = path.cloned().collect();
+        let is_long = path.len() >= ENTRIES_MAX;
+        let mut exchanges = exchanges(path);
+        // The first may be incomplete: a compaction before a message of the user belongs to its answer.
+        if exchanges.len() > count || is_long && exchanges.len() > 1 {
+            break exchanges.split_off(1);
+        }
+        if !chat.exchange.read_older().await? {
             break exchanges;
         }
     };
@@ -67,7 +75,7 @@ pub(super) async fn read(chat: &mut Chat, wanted: &Wanted) -> Result<Option<Vec<
 }
 
 /// Divides a path at the messages of the user. What follows the last message before one belongs to its answer.
-fn exchanges(path: impl Iterator<Item = Arc<Entry>>) -> Vec<Exchange> {
+fn exchanges(path: Vec<Arc<Entry>>) -> Vec<Exchange> {
     let mut exchanges: Vec<Exchange> = Vec::new();
     let mut between = Vec::new();
     for entry in path {
@@ -125,8 +133,8 @@ fn answer(chat: &Chat, exchange: &Exchange, is_last: bool) -> Option<Value> {
     Some(json!({ "id": id, "role": "assistant", "parts": parts, "metadata": metadata }))
 }
 
-/// Returns the id of the message that answers an input, and the tools of its page, as they are noted on the entries from
-/// the newest to the input.
+/// Returns the id of the message that answers an input, and the tools of its page, as they are noted on the entries
+/// from the newest to the input.
 pub(super) fn message_of<'a>(
     input: &EntryId,
     newest: impl Iterator<Item = &'a Entry> + Clone,
@@ -244,7 +252,7 @@ mod tests {
             ("u2", user),
             ("c3", None),
         ];
-        let divided = exchanges(path.into_iter().map(|(id, role)| entry(id, role)));
+        let divided = exchanges(path.into_iter().map(|(id, role)| entry(id, role)).collect());
         let short = divided.iter().map(|exchange| {
             let ids = exchange.input.iter().chain(&exchange.answer).map(|entry| entry.entry_id.to_string());
             ids.collect::<Vec<_>>().join(" ")
