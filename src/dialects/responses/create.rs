@@ -55,7 +55,7 @@ pub(super) async fn begin(
     let mut input = Input::read(create.input.as_ref().unwrap_or(&json!([])))?;
     let previous = match &create.previous_response_id {
         Some(text) => Some(ResponseId::parse(text).ok_or_else(|| not_found(text))?),
-        None => None,
+        None => create.continues.clone(),
     };
     let place = match (&previous, &create.conversation) {
         (Some(previous), _) => Place::Session(previous.session.clone()),
@@ -180,7 +180,7 @@ pub(super) async fn begin(
     };
     let entry = exchange.appended(&entry).await?;
     let summary = match compacts {
-        true => Some(summarise(&mut exchange, None, !is_new || create.store != Some(false)).await?),
+        true => Some(summarise(&mut exchange, None, create.store != Some(false)).await?),
         false => None,
     };
     let mut running = running(exchange, &entry, stored, is_new);

@@ -21,6 +21,7 @@ mod ids;
 mod input;
 mod items;
 mod listing;
+mod recent;
 mod request;
 mod resource;
 mod retrieve;
@@ -44,7 +45,9 @@ use axum::{
 };
 
 use compact::Sealer;
+use ids::ResponseId;
 use listing::Page;
+use recent::{Ending, Recent};
 use request::Create;
 use reseed_client::Connect;
 use reseed_protocol::{
@@ -62,6 +65,7 @@ use std::sync::Arc;
 struct Door {
     entrance: Arc<dyn Entrance>,
     sealer: Sealer,
+    recent: Recent,
 }
 
 /// Returns the routes of this dialect.
@@ -77,7 +81,7 @@ pub(crate) fn routes(entrance: Arc<dyn Entrance>) -> Router {
         .route("/v1/models", get(models))
         .route("/v1/models/{*id}", get(model))
         .merge(conversations::routes())
-        .with_state(Door { entrance, sealer })
+        .with_state(Door { entrance, sealer, recent: Recent::default() })
 }
 
 /// Returns the parameters of an address.
@@ -101,28 +105,48 @@ impl Door {
 
 async fn create_response(State(door): State<Door>, request: Request) -> Result<Response, Failure> {
     let (connect, parts, bytes) = door.read(request).await?;
-    let create = Create::read(&bytes)?;
+    let mut create = Create::read(&bytes)?;
     if create.background == Some(true) && create.store == Some(false) {
         return Err(Failure::invalid("a response in the background must be stored").at("store"));
     }
     let key = parts.headers.get("idempotency-key").and_then(|key| key.to_str().ok());
-    let running = create::begin(connect, &create, key, &door.sealer, &|_| false).await?;
-    let forgets = create.store == Some(false) && running.is_new;
-    let forgets = match forgets {
-        true => Some(Forget { connect: Some(door.enter(&parts).await?), session: running.id.session.clone() }),
-        false => None,
+    let (listed, known) = door.recent.find(&mut create, &parts.headers);
+    let going_on = match known {
+        Some((rest, forget)) => {
+            let may_continue = |id: &ResponseId| rest.continues.as_ref() == Some(id);
+            let connect = door.enter(&parts).await?;
+            // If it cannot go on there, the whole list is taken.
+            let begun = create::begin(connect, &rest, key, &door.sealer, &may_continue).await;
+            begun.ok().map(|running| (running, Some(forget)))
+        }
+        None => None,
     };
+    let (running, forget) = match going_on {
+        Some(going_on) => going_on,
+        None => {
+            let running = create::begin(connect, &create, key, &door.sealer, &|_| false).await?;
+            let is_unstored = create.store == Some(false) && running.is_new;
+            let forget = match is_unstored {
+                true => Some(Forget { connect: Some(door.enter(&parts).await?), session: running.id.session.clone() }),
+                false => None,
+            };
+            (running, forget)
+        }
+    };
+    let ending = forget.map(|forget| Ending::new(forget, listed));
     if create.stream == Some(true) {
-        return Ok(streamed(running, forgets));
+        return Ok(streamed(running, ending));
     }
     let mut followed = Followed(Some(running));
     let Some(running) = followed.0.as_mut() else { return Err(lost()) };
     while !running.writer.is_over() && create.background != Some(true) {
         running.step().await?;
     }
-    let shown = running.writer.shown();
+    let (id, shown) = (running.id.clone(), running.writer.shown());
     followed.end().await;
-    drop(forgets);
+    if let Some(ending) = ending {
+        ending.ended(&id, &shown);
+    }
     Ok(Json(shown).into_response())
 }
 
@@ -158,14 +182,17 @@ impl Drop for Followed {
 }
 
 /// Streams a response to its end.
-fn streamed(running: Running, forgets: Option<Forget>) -> Response {
+fn streamed(running: Running, ending: Option<Ending>) -> Response {
     sse::stream(move |events| async move {
+        let id = running.id.clone();
+        let mut shown = Value::Null;
         let mut followed = Followed(Some(running));
         while let Some(running) = followed.0.as_mut() {
             for event in running.writer.take() {
                 events.send(event["type"].as_str(), &event).await;
             }
             if running.writer.is_over() {
+                shown = running.writer.shown();
                 break;
             }
             if let Err(error) = running.step().await {
@@ -178,7 +205,9 @@ fn streamed(running: Running, forgets: Option<Forget>) -> Response {
         }
         events.done().await;
         followed.end().await;
-        drop(forgets);
+        if let Some(ending) = ending {
+            ending.ended(&id, &shown);
+        }
     })
 }
 

@@ -1,5 +1,6 @@
 //! The body of `POST /v1/responses`.
 
+use super::ids::ResponseId;
 use crate::http::{Failure, body};
 use reseed_protocol::{
     compaction::{SetContextStrategy, StrategySettings},
@@ -47,7 +48,7 @@ impl From<Invalid> for Failure {
 }
 
 /// The body. Unknown fields are accepted, because every client sends some of its own.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 pub(crate) struct Create {
     /// The model; absent for the deployment's, or that of the conversation.
@@ -100,17 +101,21 @@ pub(crate) struct Create {
     pub(super) service_tier: Option<String>,
     /// Accepted without effect.
     pub(super) safety_identifier: Option<String>,
-    /// Accepted without effect.
+    /// Names the lists that belong together, of a client that sends everything each time.
     pub(super) prompt_cache_key: Option<String>,
     /// When the context is compacted.
     pub(super) context_management: Option<Vec<ContextManagement>>,
     /// `false` stores the input without an answer.
     pub(super) generate: Option<bool>,
+    /// The response that the rest of a known list continues, although the client has not named it.
+    #[serde(skip)]
+    #[cfg_attr(test, schema(ignore))]
+    pub(super) continues: Option<ResponseId>,
 }
 
 /// How the context is kept in the window.
 #[cfg_attr(test, derive(utoipa::ToSchema))]
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub(crate) struct ContextManagement {
     #[serde(rename = "type")]
     pub(super) kind: String,
@@ -120,7 +125,7 @@ pub(crate) struct ContextManagement {
 
 /// The conversation to continue: its id, or an object with it.
 #[cfg_attr(test, derive(utoipa::ToSchema))]
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Conversation {
     Id(String),
@@ -137,7 +142,7 @@ impl Conversation {
 
 /// A tool of the client.
 #[cfg_attr(test, derive(utoipa::ToSchema))]
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Tool {
     #[serde(rename = "type")]
     pub(super) kind: String,
@@ -154,7 +159,7 @@ pub(crate) struct Tool {
 
 /// How the model reasons.
 #[cfg_attr(test, derive(utoipa::ToSchema))]
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Reasoning {
     #[serde(default)]
     pub(super) effort: Option<String>,

@@ -8,8 +8,9 @@ use crate::support::{
     server::Server,
     talk::{summary, text_of, words},
 };
+use crate::unstored::is_on_disk;
 use futures_util::{SinkExt as _, StreamExt as _};
-use reseed::core::model::Purpose;
+use reseed::{core::model::Purpose, store::sqlite::SqliteStore};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::{
     Message,
@@ -126,4 +127,49 @@ async fn a_socket_may_begin_with_instructions_only_and_sends_stream() {
         }
     };
     assert_eq!(answer.map(|answer| answer.code), Some(end.code), "a client that closes is answered");
+}
+
+#[tokio::test]
+async fn a_list_that_is_sent_again_and_again_goes_on_in_memory() {
+    let model = Scripted::answering(|request| Reply::text(format!("answer {}", request.messages().count())));
+    let folder = tempfile::tempdir().unwrap();
+    let store = std::sync::Arc::new(SqliteStore::open(&folder.path().join("reseed.db")).unwrap());
+    let settings = [("AUTH_TOKENS", "ann:token-of-ann-0001,bob:token-of-bob-0001"), ("CONTEXT_WINDOW", "4000")];
+    let server = Server::over(model.clone(), store, &settings).await;
+    let ann = Door { token: Some("token-of-ann-0001"), ..Door::of(&server) };
+    let session = |response: &Value| response["id"].as_str().unwrap().split('_').nth(1).unwrap().to_owned();
+    let ask = async |door: &Door, list: &Vec<Value>| {
+        door.create(
+            json!({ "input": list, "store": false, "prompt_cache_key": "thread-1", "instructions": "Be brief." }),
+        )
+        .await
+    };
+    let mut list = vec![json!({ "role": "user", "content": "heron-74" })];
+    let mut sessions = std::collections::BTreeSet::new();
+    for turn in 0..40 {
+        let response = ask(&ann, &list).await;
+        assert_eq!(response["previous_response_id"], Value::Null, "the client has named none");
+        sessions.insert(session(&response));
+        // As Codex does: without ids.
+        let text = response["output"][0]["content"][0]["text"].clone();
+        list.push(
+            json!({ "type": "message", "role": "assistant", "content": [{ "type": "output_text", "text": text }] }),
+        );
+        list.push(json!({ "role": "user", "content": format!("turn {turn} {}", words(turn, 150)) }));
+    }
+    assert_eq!(sessions.len(), 1, "each request goes on where the one before it ended");
+    let requests = model.requests();
+    let summaries = requests.iter().filter(|request| request.purpose == Purpose::Summary).count();
+    assert!((1..20).contains(&summaries), "{summaries} summaries: the whole list is not summarised each time");
+
+    // The same list once more, a changed one, another user, and two at once.
+    let (again, at_once) = tokio::join!(ask(&ann, &list), ask(&ann, &list));
+    assert!(sessions.contains(&session(&again)) != sessions.contains(&session(&at_once)), "one of them goes on there");
+    let bob = Door { token: Some("token-of-bob-0001"), ..Door::of(&server) };
+    let of_bob = ask(&bob, &list).await;
+    assert!(!sessions.contains(&session(&of_bob)));
+    list[0] = json!({ "role": "user", "content": "heron-75" });
+    let changed = ask(&ann, &list).await;
+    assert!(!sessions.contains(&session(&changed)));
+    assert!(!is_on_disk(folder.path(), "heron-7"));
 }

@@ -1,0 +1,218 @@
+//! Lists that were answered over HTTP a moment ago without being stored. A client that sends its whole list each time,
+//! such as Codex, goes on in the session that has the beginning, so that nothing is counted and summarised again.
+//!
+//! Only requests with a `prompt_cache_key` are looked for: others have not said that more will come. A list is known by
+//! a chain of hashes over what its items say, from which ids and reasoning are left out. The user's credentials begin
+//! the chain, and the session belongs to the user in any case.
+
+use super::{Forget, ids::ResponseId, request::Create};
+use axum::http::{HeaderMap, header};
+use reseed_protocol::SessionId;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// Lists that are remembered. Their sessions are in memory, which has a bound of its own.
+const LISTS_MAX: usize = 512;
+
+/// How long a list is remembered: longer than a tool runs, shorter than a break.
+const KEPT: Duration = Duration::from_secs(30 * 60);
+
+type Hash = [u8; 32];
+
+/// The lists that can go on.
+#[derive(Clone, Default)]
+pub(super) struct Recent(Arc<Mutex<Lists>>);
+
+#[derive(Default)]
+struct Lists {
+    /// What was answered, oldest first.
+    known: VecDeque<Known>,
+    /// Deletes each session when none of its lists is known.
+    sessions: HashMap<SessionId, Forget>,
+}
+
+struct Known {
+    list: Hash,
+    response: ResponseId,
+    since: Instant,
+}
+
+/// A request whose list may be known.
+pub(super) struct Listed {
+    recent: Recent,
+    /// The hash before the first item, and after each.
+    hashes: Vec<Hash>,
+    /// The response that the list goes on from, and the number of its items.
+    found: Option<(ResponseId, usize)>,
+}
+
+/// The session of a request, which is deleted unless more may come.
+pub(super) struct Ending {
+    forget: Forget,
+    listed: Option<Listed>,
+}
+
+impl Recent {
+    /// Looks for the beginning of a request's list. Returns what will be known of the list, and if its beginning is
+    /// known, the request for the rest with its session.
+    pub(super) fn find(&self, create: &mut Create, headers: &HeaderMap) -> (Option<Listed>, Option<(Create, Forget)>) {
+        let is_alone = create.previous_response_id.is_none() && create.conversation.is_none();
+        let Some(key) = create.prompt_cache_key.as_deref().filter(|_| create.store == Some(false) && is_alone) else {
+            return (None, None);
+        };
+        let items = items_of(create.input.as_ref());
+        let mut hash = Sha256::new();
+        hash.update(headers.get(header::AUTHORIZATION).map(|value| value.as_bytes()).unwrap_or_default());
+        hash.update([0]);
+        hash.update(key);
+        let hashes = chained(hash.finalize().into(), &items);
+        let mut listed = Listed { recent: self.clone(), hashes, found: None };
+        let Some((response, at, forget)) = self.lists().take(&listed.hashes) else { return (Some(listed), None) };
+        listed.found = Some((response.clone(), at));
+        let input = create.input.take();
+        let rest = Value::Array(items[at..].to_vec());
+        let rest = Create { input: Some(rest), continues: Some(response), ..create.clone() };
+        create.input = input;
+        (Some(listed), Some((rest, forget)))
+    }
+
+    fn lists(&self) -> MutexGuard<'_, Lists> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lists {
+    /// Takes the session with the longest beginning of a list, which must go on behind it.
+    fn take(&mut self, hashes: &[Hash]) -> Option<(ResponseId, usize, Forget)> {
+        self.clear();
+        let (at, response) = (1..hashes.len().saturating_sub(1)).rev().find_map(|at| {
+            let known = self.known.iter().find(|known| known.list == hashes[at])?;
+            Some((at, known.response.clone()))
+        })?;
+        // Two requests at once cannot both go on in it.
+        self.known.retain(|known| known.response.session != response.session);
+        let forget = self.sessions.remove(&response.session)?;
+        Some((response, at, forget))
+    }
+
+    fn keep(&mut self, lists: Vec<(Hash, ResponseId)>, forget: Forget) {
+        let since = Instant::now();
+        self.sessions.insert(forget.session.clone(), forget);
+        self.known.extend(lists.into_iter().map(|(list, response)| Known { list, response, since }));
+        self.clear();
+    }
+
+    fn clear(&mut self) {
+        while self.known.len() > LISTS_MAX || self.known.front().is_some_and(|known| known.since.elapsed() > KEPT) {
+            self.known.pop_front();
+        }
+        let known = &self.known;
+        self.sessions.retain(|session, _| known.iter().any(|known| known.response.session == *session));
+    }
+}
+
+impl Ending {
+    pub(super) fn new(forget: Forget, listed: Option<Listed>) -> Self {
+        Self { forget, listed }
+    }
+
+    /// Keeps the session if this response could be continued. Otherwise, it is deleted.
+    pub(super) fn ended(self, response: &ResponseId, shown: &Value) {
+        let Self { forget, listed } = self;
+        let Some(Listed { recent, hashes, found }) = listed.filter(|_| shown["status"] == "completed") else { return };
+        let (Some(asked), Some(output)) = (hashes.last(), shown["output"].as_array()) else { return };
+        let answered = chained(*asked, output);
+        let mut lists: Vec<(Hash, ResponseId)> = Vec::new();
+        // The same request may be sent again.
+        lists.extend(found.map(|(before, at)| (hashes[at], before)));
+        lists.extend(answered.last().map(|hash| (*hash, response.clone())));
+        recent.lists().keep(lists, forget);
+    }
+}
+
+fn items_of(input: Option<&Value>) -> Vec<Value> {
+    match input {
+        Some(Value::Array(items)) => items.clone(),
+        Some(text @ Value::String(_)) => vec![json!({ "role": "user", "content": text })],
+        _ => Vec::new(),
+    }
+}
+
+/// Returns the hash before the first item, and after each.
+fn chained(first: Hash, items: &[Value]) -> Vec<Hash> {
+    let mut hashes = vec![first];
+    for item in items {
+        let last = hashes[hashes.len() - 1];
+        hashes.push(match said(item) {
+            Some(said) => {
+                let mut hash = Sha256::new();
+                hash.update(last);
+                hash.update(said.to_string());
+                hash.finalize().into()
+            }
+            None => last,
+        });
+    }
+    hashes
+}
+
+/// Returns what an item says; `None` for what a client may leave out.
+fn said(item: &Value) -> Option<Value> {
+    let kind = item["type"].as_str().unwrap_or("message");
+    match kind {
+        "reasoning" | "mcp_call" | "mcp_approval_request" | "mcp_list_tools" => None,
+        "message" => Some(json!([item["role"], content(&item["content"])])),
+        "function_call" | "custom_tool_call" => {
+            Some(json!([item["call_id"], item["namespace"], item["name"], item["arguments"], item["input"]]))
+        }
+        "function_call_output" | "custom_tool_call_output" => Some(json!([item["call_id"], content(&item["output"])])),
+        "compaction" | "compaction_summary" => Some(json!([item["encrypted_content"]])),
+        _ => {
+            let mut item = item.clone();
+            if let Some(fields) = item.as_object_mut() {
+                fields.retain(|name, _| name != "id" && name != "status");
+            }
+            Some(item)
+        }
+    }
+}
+
+fn content(content: &Value) -> Value {
+    let Value::Array(parts) = content else { return json!([content]) };
+    let part = |part: &Value| match part["text"].as_str() {
+        Some(text) => json!(text),
+        None => json!([part["refusal"], part["image_url"]]),
+    };
+    Value::Array(parts.iter().map(part).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_known_without_ids_and_reasoning() {
+        let output = [
+            json!({ "type": "reasoning", "id": "rs_1", "encrypted_content": "x" }),
+            json!({
+                "type": "message", "id": "msg_1", "status": "completed", "role": "assistant",
+                "content": [{ "type": "output_text", "text": "Aye.", "annotations": [] }],
+            }),
+            json!({ "type": "function_call", "id": "fc_1", "call_id": "c1", "name": "look", "arguments": "{}" }),
+        ];
+        let sent_back = [
+            json!({ "role": "assistant", "content": "Aye." }),
+            json!({ "type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}" }),
+        ];
+        let of = |items: &[Value]| chained([7; 32], items).pop();
+        assert_eq!(of(&output), of(&sent_back));
+        assert_ne!(of(&output), of(&sent_back[..1]));
+        let other = json!({ "type": "function_call", "call_id": "c1", "name": "look", "arguments": "{ }" });
+        assert_ne!(of(&output), of(&[sent_back[0].clone(), other]));
+    }
+}
