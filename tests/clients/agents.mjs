@@ -1,8 +1,8 @@
 /**
- * OpenAI's Agents SDK (npm's `@openai/agents`) on Responses, with reseed in front of a scripted model: tools over several
- * rounds, streams, hand-offs, typed answers; with the conversation kept by the SDK's own session, by a chain of
- * responses, and by reseed as a conversation. Usage: `node agents.mjs RESEED http|websocket`, the server's binary and the
- * way to reach it; the second needs Node's own WebSocket. Prints one line a step.
+ * OpenAI's Agents SDK (npm's `@openai/agents`) on Responses, with reseed in front of a scripted model: tools over
+ * several rounds, streams, hand-offs, typed answers; with the conversation kept by the SDK's own session, by a chain
+ * of responses, and by reseed as a conversation. Usage: `node agents.mjs RESEED http|websocket`, the server's binary
+ * and the way to reach it; the second needs Node's own WebSocket. Prints one line a step.
  */
 
 import assert from "node:assert/strict";

@@ -1,7 +1,8 @@
 /**
- * LiteLLM's proxy in front of reseed and behind it: a program asks LiteLLM, which asks reseed, which asks LiteLLM, which
- * asks a scripted model. By Chat Completions and by Responses, with streams, tools, chains, and past reseed's window.
- * Usage: `node litellm.mjs RESEED LITELLM`, the server's binary and the program `litellm`. Prints one line a step.
+ * LiteLLM's proxy in front of reseed and behind it: a program asks LiteLLM, which asks reseed, which asks LiteLLM,
+ * which asks a scripted model. By Chat Completions and by Responses, with streams, tools, chains, and past reseed's
+ * window. Usage: `node litellm.mjs RESEED LITELLM`, the server's binary and the program `litellm`. Prints one line a
+ * step.
  */
 
 import assert from "node:assert/strict";

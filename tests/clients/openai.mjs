@@ -1,7 +1,7 @@
 /**
  * npm's `openai` against the server: a chain that branches, a stream that is resumed, functions over two rounds, the
- * background, conversations, a compaction that is carried on, its WebSocket, chat completions, and 200 turns past a small
- * window.
+ * background, conversations, a compaction that is carried on, its WebSocket, chat completions, and 200 turns past a
+ * small window.
  * Usage: `node openai.mjs ws://ADDRESS`. Prints one line a step.
  */
 
