@@ -81,7 +81,7 @@ export interface Message {
   cut?: Cut;
   /** Opaque data that the provider attached to the answer; on assistant messages. */
   payload?: Payload;
-  /** Data for programs that came with the input; on the message of an input. Never sent to the model. */
+  /** Data for programs: what came with an input, or `logprobs` of an answer. Never sent to the model. */
   details?: unknown;
 }
 

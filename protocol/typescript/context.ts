@@ -23,6 +23,11 @@ export interface AnswerOptions {
   parallelToolCalls?: boolean;
   /** The format of the text. */
   format?: AnswerFormat;
+  /**
+   * Asks for the probabilities of the answer's tokens, each with this many alternatives, 0 to 20. They come in
+   * `details.logprobs` of the answer, as the model server sends them; only those of Chat Completions do.
+   */
+  topLogprobs?: number;
 }
 
 /** Which tools the model may or must call. */

@@ -12,7 +12,7 @@ use self::{
         Branch, BranchList, CompactedConversation, CompactedResponse, Context, Conversation, Deleted, Error, Event,
         InputTokens, Item, ItemList, Model, ModelList, Preview, Response,
     },
-    chat::{ChatCompletion, ChatCompletionChunk, ChatRequest, UiMessages},
+    chat::{ChatCompletion, ChatCompletionChunk, ChatRequest, UiMessage},
 };
 use crate::responses::{ConversationRequest, CreateRequest as Create};
 use utoipa::OpenApi;
@@ -211,8 +211,14 @@ address!(
 );
 address!(
     /// Reads the finished messages of a chat.
-    ui_messages: get "/ai/chats/{id}" "AI SDK", [("id" = String, Path)], [],
-    [(status = 200, description = "The messages, as `UIMessage`.", body = UiMessages)]
+    ui_messages: get "/ai/chats/{id}" "AI SDK",
+    [
+        ("id" = String, Path),
+        ("before" = Option<String>, Query, description = "The messages before this one."),
+        ("limit" = Option<u32>, Query, description = "50 if absent.", maximum = 200),
+        ("ticket" = Option<String>, Query), ("token" = Option<String>, Query),
+    ], [],
+    [(status = 200, description = "The messages, as `UIMessage`.", body = Vec<UiMessage>)]
 );
 
 mod tests {

@@ -5,6 +5,7 @@ mod attacked;
 mod chat_completions;
 mod chat_keeping;
 mod compliance;
+mod described;
 mod door;
 mod probabilities;
 mod responses;

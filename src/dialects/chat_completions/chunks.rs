@@ -99,8 +99,8 @@ fn choice(delta: Value, finish_reason: Option<&str>) -> Value {
     json!({ "index": 0, "delta": delta, "logprobs": null, "finish_reason": finish_reason })
 }
 
-/// Returns the probabilities of the answer's tokens. In a stream, they come with the end: they belong to the answer that
-/// is stored, whose pieces may be cut otherwise than the provider's.
+/// Returns the probabilities of the answer's tokens. In a stream, they come with the end: pieces may be cut otherwise
+/// than the provider's.
 fn logprobs(end: &End) -> Value {
     if end.logprobs.is_empty() { Value::Null } else { json!({ "content": end.logprobs, "refusal": null }) }
 }

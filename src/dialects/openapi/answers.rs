@@ -268,7 +268,11 @@ pub(super) struct CompactedConversation {
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub(super) struct Preview {
-    strategy: String,
+    /// The step of the fallback chain that would make it.
+    rung: String,
+    summary: Option<String>,
+    tokens_before: u64,
+    tokens_after: u64,
 }
 
 /// The end of a branch.

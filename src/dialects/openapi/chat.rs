@@ -91,12 +91,6 @@ pub(super) struct ChatCompletionChunk {
     choices: Vec<Value>,
 }
 
-/// The messages of a chat.
-#[derive(ToSchema)]
-pub(super) struct UiMessages {
-    messages: Vec<UiMessage>,
-}
-
 /// A message of the AI SDK.
 #[derive(ToSchema)]
 pub(super) struct UiMessage {

@@ -60,7 +60,9 @@ impl Program {
     }
 
     async fn post(&self) -> Answered {
-        http::send(&self.address, "POST", PATH, &self.headers(), &self.body().to_string()).await
+        let answer = http::send(&self.address, "POST", PATH, &self.headers(), &self.body().to_string()).await;
+        super::described::check("POST", PATH, &answer);
+        answer
     }
 
     /// Asks, keeps the answer, and returns the response.

@@ -1,5 +1,6 @@
 //! Clients of the doors: over HTTP, and over a WebSocket.
 
+use super::described;
 use crate::support::{
     http::{self, Answered},
     json::present,
@@ -34,7 +35,9 @@ impl Door {
         let headers = self.headers();
         let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let body = if body.is_null() { String::new() } else { body.to_string() };
-        http::send(&self.address, method, path, &headers, &body).await
+        let answer = http::send(&self.address, method, path, &headers, &body).await;
+        described::check(method, path, &answer);
+        answer
     }
 
     pub(super) async fn create(&self, body: Value) -> Value {

@@ -5,7 +5,7 @@ use crate::support::{
     server::Server,
     upstream::{Reply, Step, Upstream},
 };
-use reseed::provider::openai::{ApiChoice, OpenAi};
+use reseed::provider::openai::ApiChoice;
 use serde_json::{Value, json};
 
 const PATH: &str = "/v1/chat/completions";
