@@ -10,7 +10,7 @@ mod reading;
 mod wanted;
 mod whole;
 
-pub use chain::{DELETED_MARK, INPUT_MARK, STEERED};
+pub use chain::{DELETED_MARK, INPUT_MARK, STEERED, is_said};
 pub use course::{Compaction, Delta, Ended, Step, added, after_units, usage_of};
 pub use errors::error_of;
 pub use wanted::Wanted;
@@ -130,12 +130,18 @@ impl Exchange {
             Some(id) => self.request_as(id, &fork).await?,
             None => self.request(&fork).await?,
         };
-        match reply {
-            Reply::Forked(forked) => {
-                let opening = Opening { entries: Some(ENTRIES), ..Opening::default() };
-                Self::open_with(self.client, Place::Session(forked.session_id), opening).await
+        let mut reply = reply;
+        loop {
+            let Reply::Forked(forked) = reply else { return Err(errors::of_reply(&reply)) };
+            let opening = Opening { entries: Some(ENTRIES), ..Opening::default() };
+            match opened(&mut self.client, Place::Session(forked.session_id), opening).await {
+                // The copy of a repeated command may be gone.
+                Err(error) if error.code == ErrorCode::SessionNotFound && forked.duplicate == Some(true) => {
+                    reply = self.request(&fork).await?;
+                }
+                Err(error) => return Err(error),
+                Ok(session) => return Ok(Self { client: self.client, session, course: Course::default() }),
             }
-            reply => Err(errors::of_reply(&reply)),
         }
     }
 

@@ -14,10 +14,10 @@ use crate::{
         session::Session,
     },
     shares::Shares,
-    store::{Error as StoreError, SessionStore, memory::MemoryStore},
+    store::{Error as StoreError, SessionStore, has_room, memory::MemoryStore},
 };
 use dashmap::DashMap;
-use reseed_protocol::{ErrorBody, SessionId};
+use reseed_protocol::{ErrorBody, ErrorCode, SessionId};
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
@@ -54,6 +54,15 @@ pub(super) struct Shared {
 const DAMAGED_MAX: usize = 10_000;
 
 impl Shared {
+    /// Refuses more in memory if it is full of sessions that are not stored, or of this owner's.
+    pub(super) fn check_memory(&self, owner: &str) -> Result<(), ErrorBody> {
+        if has_room(&self.unstored, owner) {
+            return Ok(());
+        }
+        let message = "this server's memory for sessions that are not stored is full; store it, or try again later";
+        Err(ErrorBody::new(ErrorCode::Overloaded, message))
+    }
+
     /// Converts a store error to a wire error. A session found to be damaged becomes read-only.
     pub(super) fn fault(&self, error: &StoreError) -> ErrorBody {
         let body = store_error(error);

@@ -89,7 +89,7 @@ fn stored(limit: Limit, usage: Usage) -> (u64, &'static str, &'static str) {
 
 /// Returns true if a command adds text, or makes the model do so. A change of settings records all settings, including
 /// the instructions.
-fn adds_text(command: &SessionCommand) -> bool {
+pub(super) fn adds_text(command: &SessionCommand) -> bool {
     matches!(
         command,
         SessionCommand::UserInput(_)

@@ -28,7 +28,7 @@ use std::{
 /// Deletions that are remembered for watchers of a list.
 const DELETED_MAX: usize = 1_000;
 
-/// Sessions in memory. Only [`SessionStore::delete`] removes anything, so memory use is not bounded.
+/// Sessions in memory. Only [`SessionStore::delete`] removes anything: who uses it has to bound it.
 #[derive(Debug)]
 pub struct MemoryStore {
     state: Arc<Mutex<State>>,
@@ -111,6 +111,13 @@ impl MemoryStore {
     #[must_use]
     pub fn contains(&self, session: &SessionId) -> bool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).sessions.contains_key(session)
+    }
+
+    /// Returns what an owner has stored.
+    #[must_use]
+    pub fn usage_of(&self, owner: &str) -> Usage {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.usage.get(owner).copied().unwrap_or_default()
     }
 
     /// Returns what all owners together have stored.

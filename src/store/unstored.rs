@@ -43,11 +43,11 @@ impl WithUnstored {
     }
 }
 
-/// Returns true if there is room for more unstored sessions.
+/// Returns true if there is room for more unstored sessions, and for more of this owner's: one may have half of it.
 #[must_use]
-pub fn has_room(unstored: &MemoryStore) -> bool {
-    let Usage { sessions, bytes, .. } = unstored.total_usage();
-    bytes + sessions * SESSION_BYTES < UNSTORED_BYTES_MAX
+pub fn has_room(unstored: &MemoryStore, owner: &str) -> bool {
+    let bytes = |usage: Usage| usage.bytes + usage.sessions * SESSION_BYTES;
+    bytes(unstored.total_usage()) < UNSTORED_BYTES_MAX && bytes(unstored.usage_of(owner)) < UNSTORED_BYTES_MAX / 2
 }
 
 impl SessionStore for WithUnstored {
@@ -82,10 +82,7 @@ impl SessionStore for WithUnstored {
         if !self.unstored.contains(&lease.session) {
             return self.stored.append(lease, first_seq, append);
         }
-        if !has_room(&self.unstored) {
-            let full = format!("unstored sessions take {UNSTORED_BYTES_MAX} bytes of memory, which is the maximum");
-            return Box::pin(async move { Err(Error::Unknown(full)) });
-        }
+        // What has begun is finished, as with quotas: the bound is checked before.
         self.unstored.append(lease, first_seq, append)
     }
 

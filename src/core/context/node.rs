@@ -161,6 +161,10 @@ fn without_ballast(mut entry: Entry) -> Entry {
     match &mut entry.data {
         EntryData::Custom(custom) => custom.data = None,
         EntryData::CustomMessage(custom) => custom.details = None,
+        // The probabilities of an answer's tokens.
+        EntryData::Message(message) if message.model.is_some() && message.details.is_some() => {
+            Arc::make_mut(message).details = None;
+        }
         // It is stored beside the entry, already counted.
         EntryData::Compaction(compaction) => compaction.carried_patch = Vec::new(),
         EntryData::ContextTransform(kept) => {

@@ -4,10 +4,10 @@
 //! The mark names the session: a fork, which somebody has made, is not one of them. Once its newest input comes from
 //! elsewhere, such as the page, a session is not one of them either.
 
-use crate::exchange::{client, request};
+use crate::exchange::{client, is_said, request};
 use reseed_client::{Client, Connect, To};
 use reseed_protocol::{
-    Entry, ErrorBody, Role, SessionId,
+    Entry, ErrorBody, SessionId,
     command::{Command, Empty},
     reply::Reply,
     session::{ListSessions, SessionItem, SessionState},
@@ -46,7 +46,7 @@ pub(super) fn mark(details: &mut Value, session: &SessionId) {
 /// Returns true if the newest input among these entries has the mark of the session.
 fn is_marked(entries: &[Entry], session: &SessionId) -> bool {
     let inputs = entries.iter().filter_map(Entry::message);
-    let newest = inputs.rev().find(|message| message.role == Role::User || message.details.is_some());
+    let newest = inputs.rev().find(|message| is_said(message));
     newest.and_then(|message| message.details.as_ref()).is_some_and(|details| details[MARK] == session.as_str())
 }
 
@@ -142,7 +142,7 @@ async fn list(client: &mut Client) -> Result<Vec<SessionItem>, ErrorBody> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reseed_protocol::{EntryData, Message, Part, Timestamp};
+    use reseed_protocol::{EntryData, Message, Part, Role, Timestamp};
 
     fn entry(message: Message) -> Entry {
         Entry {

@@ -13,12 +13,17 @@ pub const DELETED_MARK: &str = "input_deleted";
 /// The field of an input's details that says that its words were added to a turn.
 pub const STEERED: &str = "steered";
 
+/// Returns true for a message of a client: the model's answers may have details too.
+pub fn is_said(message: &Message) -> bool {
+    message.role == Role::User || (message.details.is_some() && message.model.is_none())
+}
+
 /// Returns true for what a client has said, which is no part of an answer, unless it was said while that was made.
 pub(super) fn is_input(entry: &Entry) -> bool {
     match &entry.data {
         EntryData::Message(message) => {
             let steered = message.details.as_ref().is_some_and(|details| details[STEERED] == true);
-            (message.role == Role::User || message.details.is_some()) && !steered
+            is_said(message) && !steered
         }
         EntryData::Custom(custom) => custom.custom_type == INPUT_MARK,
         _ => false,

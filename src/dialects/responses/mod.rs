@@ -185,14 +185,17 @@ impl Drop for Followed {
 fn streamed(running: Running, ending: Option<Ending>) -> Response {
     sse::stream(move |events| async move {
         let id = running.id.clone();
-        let mut shown = Value::Null;
+        let mut ending = ending;
         let mut followed = Followed(Some(running));
         while let Some(running) = followed.0.as_mut() {
+            // Before the client knows the end, because it may go on at once.
+            if let Some(ending) = running.writer.is_over().then(|| ending.take()).flatten() {
+                ending.ended(&id, &running.writer.shown());
+            }
             for event in running.writer.take() {
                 events.send(event["type"].as_str(), &event).await;
             }
             if running.writer.is_over() {
-                shown = running.writer.shown();
                 break;
             }
             if let Err(error) = running.step().await {
@@ -205,9 +208,6 @@ fn streamed(running: Running, ending: Option<Ending>) -> Response {
         }
         events.done().await;
         followed.end().await;
-        if let Some(ending) = ending {
-            ending.ended(&id, &shown);
-        }
     })
 }
 
@@ -219,10 +219,11 @@ struct Forget {
 
 impl Drop for Forget {
     fn drop(&mut self) {
-        if let Some(connect) = self.connect.take() {
+        // Without a runtime, the server has ended, and all sessions in memory with it.
+        if let (Some(connect), Ok(runtime)) = (self.connect.take(), tokio::runtime::Handle::try_current()) {
             let session = self.session.clone();
-            tokio::spawn(async move {
-                // If that fails, the session stays, as the page and `list_sessions` show.
+            runtime.spawn(async move {
+                // If that fails, the session is deleted when nobody has used it for an hour.
                 let _ = retrieve::delete_session(connect, session).await;
             });
         }

@@ -90,10 +90,16 @@ impl Lists {
     /// Takes the session with the longest beginning of a list, which must go on behind it.
     fn take(&mut self, hashes: &[Hash]) -> Option<(ResponseId, usize, Forget)> {
         self.clear();
-        let (at, response) = (1..hashes.len().saturating_sub(1)).rev().find_map(|at| {
-            let known = self.known.iter().find(|known| known.list == hashes[at])?;
-            Some((at, known.response.clone()))
-        })?;
+        // The last item, at least, is new.
+        let places: HashMap<Hash, usize> = hashes
+            .iter()
+            .take(hashes.len().saturating_sub(1))
+            .enumerate()
+            .skip(1)
+            .map(|(at, hash)| (*hash, at))
+            .collect();
+        let found = self.known.iter().filter_map(|known| Some((*places.get(&known.list)?, &known.response)));
+        let (at, response) = found.max_by_key(|(at, _)| *at).map(|(at, response)| (at, response.clone()))?;
         // Two requests at once cannot both go on in it.
         self.known.retain(|known| known.response.session != response.session);
         let forget = self.sessions.remove(&response.session)?;
@@ -102,7 +108,10 @@ impl Lists {
 
     fn keep(&mut self, lists: Vec<(Hash, ResponseId)>, forget: Forget) {
         let since = Instant::now();
-        self.sessions.insert(forget.session.clone(), forget);
+        // A repeated request ends in the session that the first has kept.
+        if let Some(mut same) = self.sessions.insert(forget.session.clone(), forget) {
+            same.connect = None;
+        }
         self.known.extend(lists.into_iter().map(|(list, response)| Known { list, response, since }));
         self.clear();
     }

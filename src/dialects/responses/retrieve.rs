@@ -10,7 +10,7 @@ use super::{
     writer::Writer,
 };
 use crate::{
-    exchange::{DELETED_MARK, Exchange, Place, client, request},
+    exchange::{DELETED_MARK, Exchange, Place, client, is_said, request},
     http::Failure,
 };
 use axum::http::StatusCode;
@@ -143,8 +143,7 @@ async fn has_one_input(exchange: &mut Exchange, input: &EntryId) -> Result<bool,
             Command::GetEntries(GetEntries { before, after: None, limit: Some(PAGE), path: None, entry_id: None });
         let Reply::Entries(page) = exchange.request(&command).await? else { return Ok(false) };
         let is_other = |entry: &Entry| {
-            let is_said =
-                entry.message().is_some_and(|message| message.role == Role::User || message.details.is_some());
+            let is_said = entry.message().is_some_and(is_said);
             entry.entry_id != *input && (is_said || stored_in(entry).is_some())
         };
         if page.items.iter().any(is_other) {

@@ -10,7 +10,10 @@ use crate::{
             fingerprint::{fingerprint_of, withheld},
         },
     },
-    runtime::{effects::ReplyTo, errors::stopping, lookups::Lookups, outbox::Outbox, pending_replies::PendingMatch},
+    runtime::{
+        effects::ReplyTo, errors::stopping, lookups::Lookups, outbox::Outbox, pending_replies::PendingMatch,
+        stored_shares::adds_text,
+    },
 };
 use reseed_protocol::{
     CommandId, ErrorBody, ErrorCode, SessionId,
@@ -89,9 +92,14 @@ impl Actor {
         if spec.does != Does::Transient && self.is_repeat(id, fingerprint, spec, outgoing).await? {
             return Ok(Admitted::Before);
         }
-        // Hooks continue what a command began, and that command was checked. What is not stored counts for nothing.
-        if origin != Origin::HOOK && !self.shared.unstored.contains(&self.id) {
-            self.shared.stored.check_may_store(&self.row.owner(), command).await?;
+        // Hooks continue what a command began, and that command was checked.
+        if origin != Origin::HOOK {
+            let owner = self.row.owner();
+            match self.shared.unstored.contains(&self.id) {
+                true if adds_text(command) => self.shared.check_memory(&owner)?,
+                true => {}
+                false => self.shared.stored.check_may_store(&owner, command).await?,
+            }
         }
         // Without a loop, the session is about to be closed, and the command is refused then.
         let Some(agent) = &self.agent else { return Ok(Admitted::Now(None)) };

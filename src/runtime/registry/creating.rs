@@ -5,7 +5,7 @@ use crate::{
     core::session::IdSource,
     runtime::{actor, handle::SessionHandle, watch::Row},
     shares::Permit,
-    store::{Created, Head, SessionStore, has_room},
+    store::{Created, Head, SessionStore},
 };
 use reseed_protocol::{CommandId, ErrorBody, ErrorCode, SessionId};
 use std::sync::Arc;
@@ -82,11 +82,7 @@ impl Registry {
     pub(in crate::runtime) async fn check_may_keep(&self, owner: &str, kept: Kept) -> Result<(), ErrorBody> {
         match kept {
             Kept::Stored => self.shared.stored.check_may_create(owner).await,
-            Kept::InMemory if has_room(&self.shared.unstored) => Ok(()),
-            Kept::InMemory => {
-                let message = "this server's memory for sessions that are not stored is full; store it, or try again";
-                Err(ErrorBody::new(ErrorCode::Overloaded, message))
-            }
+            Kept::InMemory => self.shared.check_memory(owner),
         }
     }
 

@@ -215,7 +215,8 @@ impl Registry {
                 let now = standing.borrow_and_update().since();
                 if now != known {
                     let mut open = registry.open.all();
-                    open.retain(|handle| handle.since != Some(now));
+                    // Nobody else can have those in memory.
+                    open.retain(|handle| handle.since != Some(now) && registry.kept(&handle.id) == Kept::Stored);
                     let leased: Vec<LeasedSession> = open.iter().map(SessionHandle::leased).collect();
                     match keeper.lost(&leased, known, now).await {
                         Ok(lost) => {
@@ -231,7 +232,9 @@ impl Registry {
                 if keeper.is_trusted() {
                     away_since = None;
                 } else if away_since.get_or_insert_with(Instant::now).elapsed() >= keeper.patience() {
-                    registry.evict(&registry.open.all(), "the database is away").await;
+                    let mut open = registry.open.all();
+                    open.retain(|handle| registry.kept(&handle.id) == Kept::Stored);
+                    registry.evict(&open, "the database is away").await;
                     away_since = None;
                 }
             }

@@ -30,7 +30,7 @@ async fn probabilities_are_passed_through_whole_and_in_a_stream() {
     .concat();
     let head = format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n", body.len());
     let reply = || Reply::Raw(vec![Step::Bytes((head.clone() + &body).into_bytes())]);
-    let upstream = Upstream::replying([reply(), reply(), reply()]).await;
+    let upstream = Upstream::replying([reply(), reply(), reply(), reply()]).await;
     let provider = crate::provider::provider(&upstream, ApiChoice::Chat);
     let server = Server::start(provider, &[]).await;
     let headers = [("Content-Type", "application/json")];
@@ -50,13 +50,23 @@ async fn probabilities_are_passed_through_whole_and_in_a_stream() {
     assert_eq!(json!(found), expected, "{chunks:?}");
     let without = http::send(&server.address(), "POST", PATH, &headers, &asked(json!({}))).await.json();
     assert_eq!(without["choices"][0]["message"]["content"], "Aye.");
+    // An answer with probabilities is no input: a repeated request finds it.
+    let keyed = [("Content-Type", "application/json"), ("Idempotency-Key", "the-key-of-this-request")];
+    let repeated = asked(json!({ "logprobs": true }));
+    for _ in 0..2 {
+        let answer = http::send(&server.address(), "POST", PATH, &keyed, &repeated).await.json();
+        assert_eq!(answer["choices"][0]["logprobs"]["content"], expected, "{answer}");
+    }
     let sent: Vec<(Value, Value)> = upstream
         .requests()
         .iter()
         .map(|asked| (asked.body["logprobs"].clone(), asked.body["top_logprobs"].clone()))
         .collect();
     let null = Value::Null;
-    assert_eq!(sent, [(json!(true), json!(1)), (json!(true), null.clone()), (null.clone(), null)]);
+    assert_eq!(
+        sent,
+        [(json!(true), json!(1)), (json!(true), null.clone()), (null.clone(), null.clone()), (json!(true), null)]
+    );
     let wrong =
         http::send(&server.address(), "POST", PATH, &headers, &asked(json!({ "logprobs": true, "top_logprobs": 21 })))
             .await;

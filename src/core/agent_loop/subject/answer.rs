@@ -59,6 +59,8 @@ impl CompleteAnswer {
             // The provider's usage describes an answer that is not sent back: it is billed, but must not calibrate the
             // next request.
             self.message.envelope_key = None;
+            // The probabilities have the tokens that the hook has replaced.
+            self.message.details = None;
             self.message.payload = self.message.payload.take().map(|payload| Box::new(payload.of_changed()));
         }
         Ok(changed)
