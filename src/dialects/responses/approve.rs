@@ -76,5 +76,5 @@ pub(super) async fn calls_before(exchange: &mut Exchange, mark: &EntryId) -> Res
             break;
         }
     }
-    Ok(Item::calls_after(&entries))
+    Ok(Item::calls_after(&exchange.snapshot().session_id, &entries))
 }

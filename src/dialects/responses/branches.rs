@@ -3,7 +3,7 @@
 use super::{
     Door,
     conversations::{Wanted, answered, open, read},
-    ids::conversation_id,
+    ids::{conversation_id, item_id},
     listing::{entry_of, list},
 };
 use crate::http::Failure;
@@ -47,13 +47,14 @@ pub(super) async fn compact(
     let command = StartCompaction { instructions, strategy, ..StartCompaction::default() };
     let entry = exchange.compact(command).await?;
     let info = exchange.snapshot().context_info.clone();
+    let session = exchange.snapshot().session_id.clone();
     exchange.close().await;
     let summary = match &entry.data {
         EntryData::Compaction(compaction) => compaction.summary.as_str(),
         _ => "",
     };
     Ok(Json(json!({
-        "id": format!("cmp_{}_0", entry.entry_id), "object": "conversation.compaction", "summary": summary,
+        "id": item_id(&session, &entry.entry_id, 0, "cmp"), "object": "conversation.compaction", "summary": summary,
         "context": info,
     })))
 }

@@ -6,6 +6,7 @@
 use super::{
     Door,
     create::{begin, summary_message},
+    ids::item_id,
     request::{Create, Invalid},
     resource::secs,
     retrieve::open_response,
@@ -135,7 +136,7 @@ pub(super) async fn compact(door: &Door, connect: Box<dyn Connect>, create: Crea
         "created_at": secs(running.writer.created_at()),
         "output": [{
             "type": "compaction",
-            "id": format!("cmp_{}", running.id.entry),
+            "id": item_id(&running.id.session, &running.id.entry, 0, "cmp"),
             "encrypted_content": door.sealer.seal(&summary),
             "summary": summary,
         }],

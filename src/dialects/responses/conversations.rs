@@ -3,7 +3,7 @@
 use super::{
     Door, asked, branches,
     create::{as_input_items, newest_system},
-    ids::conversation_id,
+    ids::{conversation_id, normal},
     listing::{Back, Page, entry_of, list, root},
     request::check_metadata,
     resource::{details, secs},
@@ -242,7 +242,7 @@ async fn add_items(State(door): State<Door>, Path(id): Path<String>, request: Re
     while let Some(entry) = back.next(&mut exchange).await?
         && Some(&entry.entry_id) != before.as_ref()
     {
-        added.extend(shown_items(&entry).into_iter().rev());
+        added.extend(shown_items(&exchange.snapshot().session_id, &entry).into_iter().rev());
     }
     exchange.close().await;
     added.reverse();
@@ -261,8 +261,9 @@ async fn item(
     let (parts, _) = request.into_parts();
     let mut exchange = open(&door, &parts, &id, SessionRole::Observer).await?;
     let entry = entry_of(&mut exchange, &item).await?.ok_or_else(unknown_item)?;
+    let item = normal(&exchange.snapshot().session_id, &item);
+    let found = shown_items(&exchange.snapshot().session_id, &entry).into_iter().find(|known| known["id"] == item);
     exchange.close().await;
-    let found = shown_items(&entry).into_iter().find(|known| known["id"] == item.as_str());
     found.map(Json).ok_or_else(unknown_item)
 }
 
@@ -275,14 +276,16 @@ async fn delete_item(
     let (parts, _) = request.into_parts();
     let mut exchange = open(&door, &parts, &id, SessionRole::Writer).await?;
     let entry = entry_of(&mut exchange, &item).await?.ok_or_else(unknown_item)?;
-    if !shown_items(&entry).iter().any(|known| known["id"] == item.as_str()) {
+    let session = exchange.snapshot().session_id.clone();
+    let item = normal(&session, &item);
+    if !shown_items(&session, &entry).iter().any(|known| known["id"] == item) {
         return Err(unknown_item());
     }
     let leaf = exchange.snapshot().leaf_id.clone();
     let mut back = Back::to(leaf.as_ref());
     let newest = loop {
         match back.next(&mut exchange).await? {
-            Some(newest) if shown_items(&newest).is_empty() => {}
+            Some(newest) if shown_items(&session, &newest).is_empty() => {}
             newest => break newest,
         }
     };

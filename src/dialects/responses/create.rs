@@ -6,9 +6,11 @@ use super::{
     ids::{self, ResponseId},
     input::Input,
     listing::Back,
+    references::{Found, find},
     request::Create,
     resource::{Resource, details, functions_of, stored_of, system_of},
     running::Running,
+    socket::Shared,
     writer::Writer,
 };
 use crate::{
@@ -52,7 +54,6 @@ pub(super) async fn begin(
     may_continue: &(dyn Fn(&ResponseId) -> bool + Sync),
 ) -> Result<Running, Failure> {
     let options = create.options()?;
-    let mut input = Input::read(create.input.as_ref().unwrap_or(&json!([])))?;
     let previous = match &create.previous_response_id {
         Some(text) => Some(ResponseId::parse(text).ok_or_else(|| not_found(text))?),
         None => create.continues.clone(),
@@ -66,10 +67,17 @@ pub(super) async fn begin(
             (None, _) => Place::New,
         },
     };
+    let within = match &place {
+        Place::Session(session) => Some(session),
+        _ => None,
+    };
+    let connect: Arc<dyn Connect> = Arc::from(connect);
+    let found = find(&connect, create.input.as_ref(), within).await?;
+    let mut input = Input::read(create.input.as_ref().unwrap_or(&json!([])), &found)?;
     let is_found = matches!(place, Place::Session(_));
     let mut is_new = !is_found;
     let tools = if is_new { create.offers() } else { Vec::new() };
-    let opened = Exchange::open(connect, place, tools).await;
+    let opened = Exchange::open(Box::new(Shared(connect)), place, tools).await;
     let mut exchange = opened.map_err(|error| match (&create.previous_response_id, error.code) {
         (Some(text), ErrorCode::SessionNotFound) => not_found(text),
         _ => Failure::from(error),
@@ -315,7 +323,7 @@ pub(super) fn as_input_items(
     items: &serde_json::Value,
     sealer: &Sealer,
 ) -> Result<(Vec<String>, Vec<Message>, Said), Failure> {
-    let input = Input::read_at("items", items)?;
+    let input = Input::read_at("items", items, &Found::new())?;
     let history = sealer.unseal(input.history, &input.compactions)?;
     Ok((input.system, history, as_input(input.parts)))
 }

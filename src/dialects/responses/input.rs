@@ -1,6 +1,9 @@
 //! The `input` of a request: earlier messages that the client kept, the user's new words, results of its functions.
 
-use super::request::Invalid;
+use super::{
+    references::{Found, reference},
+    request::Invalid,
+};
 use reseed_protocol::{CallId, Message, Part, Role};
 use serde_json::Value;
 
@@ -30,19 +33,19 @@ pub(super) struct Approved {
 }
 
 impl Input {
-    /// Reads the field `input`.
+    /// Reads the field `input`, with what its references stand for.
     ///
     /// # Errors
     /// What is wrong, and where.
-    pub(super) fn read(input: &Value) -> Result<Self, Invalid> {
-        Self::read_at("input", input)
+    pub(super) fn read(input: &Value, found: &Found) -> Result<Self, Invalid> {
+        Self::read_at("input", input, found)
     }
 
     /// Reads a field with this name.
     ///
     /// # Errors
     /// As [`Self::read`].
-    pub(super) fn read_at(name: &str, input: &Value) -> Result<Self, Invalid> {
+    pub(super) fn read_at(name: &str, input: &Value, found: &Found) -> Result<Self, Invalid> {
         let items = match input {
             Value::String(text) => {
                 return Ok(Self { parts: vec![Part::Text { text: text.clone() }], ..Self::default() });
@@ -52,7 +55,10 @@ impl Input {
         };
         let mut read = Self::default();
         for (index, item) in items.iter().enumerate() {
-            read.item(item, &format!("{name}[{index}]"))?;
+            match reference(item) {
+                Some(id) => read.referred(found.get(id), &format!("{name}[{index}]"))?,
+                None => read.item(item, &format!("{name}[{index}]"))?,
+            }
         }
         // The user's messages at the end are new; those before belong to the history.
         let new = read.history.iter().rev().take_while(|message| message.role == Role::User).count();
@@ -113,6 +119,17 @@ impl Input {
                 Err(Invalid::at(format!("{at}.type"), format!("`{other}` is not supported; there are {known}")))
             }
         }
+    }
+
+    fn referred(&mut self, found: Option<&Vec<Message>>, at: &str) -> Result<(), Invalid> {
+        let unknown = || Invalid::at(at, "references are not supported here; send the item itself");
+        for message in found.ok_or_else(unknown)? {
+            match message.role {
+                Role::Assistant => message.content.iter().cloned().for_each(|part| self.answer(part)),
+                Role::User | Role::Tool => self.history.push(message.clone()),
+            }
+        }
+        Ok(())
     }
 
     /// Adds a part of an answer. Parts of one answer are items that follow one another.
@@ -216,7 +233,7 @@ mod tests {
     use serde_json::json;
 
     fn read(input: Value) -> Result<Input, String> {
-        Input::read(&input).map_err(|invalid| format!("{}: {}", invalid.param, invalid.message))
+        Input::read(&input, &Found::new()).map_err(|invalid| format!("{}: {}", invalid.param, invalid.message))
     }
 
     #[test]

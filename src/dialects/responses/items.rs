@@ -1,6 +1,7 @@
 //! The output items of a response, from the entries of its turn.
 
-use reseed_protocol::{CallId, Entry, EntryId, Message, Part, Role, tools::Approval};
+use super::ids::item_id;
+use reseed_protocol::{CallId, Entry, EntryId, Message, Part, Role, SessionId, tools::Approval};
 use serde_json::{Value, json};
 
 /// An output item.
@@ -59,9 +60,29 @@ pub(super) struct Items {
     pub(super) others: Vec<Item>,
 }
 
-/// Returns the id of the item that this place among an entry's items has.
-pub(super) fn item_id(entry: &EntryId, place: usize, prefix: &str) -> String {
-    format!("{prefix}_{entry}_{place}")
+/// Returns true for a part of an answer that is streamed as it arrives: a text before the first call.
+fn is_streamed(message: &Message, index: usize) -> bool {
+    let comes_before_calls = || !message.content[..index].iter().any(|part| matches!(part, Part::ToolCall { .. }));
+    match &message.content[index] {
+        Part::Text { text } | Part::Reasoning { text, .. } => !text.is_empty() && comes_before_calls(),
+        _ => false,
+    }
+}
+
+/// Returns the number that each part of a message has in the id of its item. Texts that are streamed get theirs before
+/// the other parts of the answer are known, so they come first. Calls and results have their own place.
+pub(super) fn places(message: &Message) -> Vec<usize> {
+    let parts = 0..message.content.len();
+    let mut next = [parts.clone().filter(|index| is_streamed(message, *index)).count(), 0];
+    let place = |index: usize| match &message.content[index] {
+        Part::Text { .. } | Part::Reasoning { .. } => {
+            let next = &mut next[usize::from(is_streamed(message, index))];
+            *next += 1;
+            *next - 1
+        }
+        Part::ToolCall { .. } | Part::ToolResult { .. } | Part::Image { .. } => index,
+    };
+    parts.map(place).collect()
 }
 
 impl Item {
@@ -69,13 +90,13 @@ impl Item {
     /// because it makes it or because it cannot be made, is shown with its result; others are shown at the end.
     /// `number` is the entry's number in the response.
     pub(super) fn of_entry(
-        (entry, number): (&EntryId, usize),
+        (session, entry, number): (&SessionId, &EntryId, usize),
         message: &Message,
         functions: &[String],
         calls: &mut Calls,
     ) -> Items {
         let last = message.content.len().saturating_sub(1);
-        let first_call = message.content.iter().position(|part| matches!(part, Part::ToolCall { .. }));
+        let places = places(message);
         let (mut streamed, mut others) = (Vec::new(), Vec::new());
         for (index, part) in message.content.iter().enumerate() {
             // An answer that was cut off has lost the end of its last part.
@@ -86,7 +107,7 @@ impl Item {
                 (Role::Assistant, Part::Reasoning { text, payload }) => Body::Reasoning(text.clone(), payload.clone()),
                 (Role::Assistant, Part::ToolCall { call_id, name, arguments }) => {
                     calls.push(OpenCall {
-                        id: item_id(entry, index, "fc"),
+                        id: item_id(session, entry, places[index], "fc"),
                         order,
                         call_id: call_id.clone(),
                         name: name.clone(),
@@ -103,24 +124,11 @@ impl Item {
                 }
                 _ => continue,
             };
-            let is_streamed = match &body {
-                Body::Message(text) | Body::Reasoning(text, _) => {
-                    !text.is_empty() && first_call.is_none_or(|call| index < call)
-                }
-                Body::Call { .. } | Body::Made { .. } | Body::Asked { .. } | Body::Compaction(..) => false,
-            };
-            if is_streamed { &mut streamed } else { &mut others }.push((order, is_whole, body));
+            let id = item_id(session, entry, places[index], body.prefix());
+            let items = if is_streamed(message, index) { &mut streamed } else { &mut others };
+            items.push(Self { id, order, is_whole, body });
         }
-        let count = streamed.len();
-        let item = |(place, (order, is_whole, body)): (usize, (Order, bool, Body))| Self {
-            id: item_id(entry, place, body.prefix()),
-            order,
-            is_whole,
-            body,
-        };
-        let mut items: Vec<Self> = streamed.into_iter().chain(others).enumerate().map(item).collect();
-        let others = items.split_off(count);
-        Items { streamed: items, others }
+        Items { streamed, others }
     }
 
     /// Returns the items for the calls that the client makes.
@@ -133,11 +141,11 @@ impl Item {
 
     /// Returns the calls that are open after these entries, of which the newest comes first. They are the server's to
     /// make: those of the client were shown with the answer that has them.
-    pub(super) fn calls_after(entries: &[Entry]) -> Calls {
+    pub(super) fn calls_after(session: &SessionId, entries: &[Entry]) -> Calls {
         let mut calls = Calls::new();
         for entry in entries.iter().rev() {
             if let Some(message) = entry.message() {
-                Self::of_entry((&entry.entry_id, 0), message, &[], &mut calls);
+                Self::of_entry((session, &entry.entry_id, 0), message, &[], &mut calls);
             }
         }
         calls

@@ -3,7 +3,10 @@
 //! The newest items come first unless a client asks otherwise. A list that begins at the oldest item costs a walk along
 //! the path, of which only the page is kept.
 
-use super::retrieve::shown_items;
+use super::{
+    ids::{ItemId, normal},
+    retrieve::shown_items,
+};
 use crate::{exchange::Exchange, http::Failure};
 use reseed_protocol::{
     Entry, EntryId, ErrorCode,
@@ -68,7 +71,9 @@ impl Page {
             None => (Vec::new(), Back::to(last)),
             Some(after) => {
                 let entry = entry_of(exchange, after).await?.ok_or_else(|| unknown(after))?;
-                let mut older = shown_items(&entry);
+                let session = exchange.snapshot().session_id.clone();
+                let after = &normal(&session, after);
+                let mut older = shown_items(&session, &entry);
                 let place = older.iter().position(|item| item["id"] == after.as_str());
                 older.truncate(place.ok_or_else(|| unknown(after))?);
                 older.reverse();
@@ -78,7 +83,7 @@ impl Page {
         while items.len() < count
             && let Some(entry) = back.next(exchange).await?
         {
-            items.extend(shown_items(&entry).into_iter().rev());
+            items.extend(shown_items(&exchange.snapshot().session_id, &entry).into_iter().rev());
         }
         items.truncate(count);
         Ok(items)
@@ -92,9 +97,11 @@ impl Page {
     ) -> Result<Vec<Value>, Failure> {
         let mut back = Back::to(last);
         let mut items = VecDeque::new();
-        let is_after = |item: &Value| self.after.as_ref().is_some_and(|after| item["id"] == after.as_str());
+        let session = exchange.snapshot().session_id.clone();
+        let last = self.after.as_ref().map(|after| normal(&session, after));
+        let is_after = |item: &Value| last.as_ref().is_some_and(|last| item["id"] == last.as_str());
         while let Some(entry) = back.next(exchange).await? {
-            for item in shown_items(&entry).into_iter().rev() {
+            for item in shown_items(&session, &entry).into_iter().rev() {
                 if is_after(&item) {
                     return Ok(items.into());
                 }
@@ -126,9 +133,9 @@ fn unknown(after: &str) -> Failure {
 /// # Errors
 /// Why the session cannot be read.
 pub(super) async fn entry_of(exchange: &mut Exchange, item: &str) -> Result<Option<Entry>, Failure> {
-    let named = item.split_once('_').and_then(|(_, rest)| rest.rsplit_once('_'));
-    let Some(entry) = named.and_then(|(entry, _)| entry.parse::<EntryId>().ok()) else { return Ok(None) };
-    match exchange.entry(&entry).await {
+    let session = exchange.snapshot().session_id.clone();
+    let Some(id) = ItemId::parse(item, Some(&session)).filter(|id| id.session == session) else { return Ok(None) };
+    match exchange.entry(&id.entry).await {
         Ok(entry) => Ok(Some(entry)),
         Err(error) if error.code == ErrorCode::EntryNotFound => Ok(None),
         Err(error) => Err(error.into()),

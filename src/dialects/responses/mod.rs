@@ -4,7 +4,7 @@
 //! the session's tree, and an older `previous_response_id` begins a branch. Everything that is retrieved later comes
 //! from the session's log.
 //!
-//! - [`request`], [`input`]: what a client sends; [`items`], [`resource`], [`events`]: what it gets
+//! - [`request`], [`input`], [`references`]: what a client sends; [`items`], [`resource`], [`events`]: what it gets
 //! - [`create`], [`approve`]: ask; [`running`]: follows the turn, which [`writer`] writes as a response; [`retrieve`]:
 //!   reads it again
 //! - [`conversations`], [`branches`], [`listing`]: sessions as conversations; [`compact`]: summaries that a client may
@@ -22,6 +22,7 @@ mod input;
 mod items;
 mod listing;
 mod recent;
+mod references;
 mod request;
 mod resource;
 mod retrieve;

@@ -3,7 +3,8 @@
 use super::{
     approve::calls_before,
     create::{not_found, stored_in},
-    ids::ResponseId,
+    ids::{ResponseId, item_id},
+    items::places,
     listing::Page,
     resource::{Resource, functions_of},
     running::Running,
@@ -16,7 +17,7 @@ use crate::{
 use axum::http::StatusCode;
 use reseed_client::{Connect, To};
 use reseed_protocol::{
-    Entry, EntryData, EntryId, ErrorCode, Part, Role,
+    Entry, EntryData, EntryId, ErrorCode, Part, Role, SessionId,
     command::{Command, Empty},
     reply::Reply,
     session::SessionRole,
@@ -168,8 +169,8 @@ pub(super) async fn input_items(connect: Box<dyn Connect>, id: &str, page: &Page
 }
 
 /// Returns an entry as items of a conversation.
-pub(super) fn shown_items(entry: &Entry) -> Vec<Value> {
-    let id = |prefix: &str, part: usize| format!("{prefix}_{}_{part}", entry.entry_id);
+pub(super) fn shown_items(session: &SessionId, entry: &Entry) -> Vec<Value> {
+    let id = |prefix: &str, part: usize| item_id(session, &entry.entry_id, part, prefix);
     let message = match &entry.data {
         EntryData::Message(message) => message,
         EntryData::Compaction(compaction) => {
@@ -226,14 +227,11 @@ pub(super) fn shown_items(entry: &Entry) -> Vec<Value> {
             Part::Image { .. } => return None,
         })
     };
-    message.content.iter().enumerate().filter_map(item).collect()
+    places(message).into_iter().zip(&message.content).filter_map(item).collect()
 }
 
 /// Deletes a session, whatever it is doing.
-pub(super) async fn delete_session(
-    connect: Box<dyn Connect>,
-    session: reseed_protocol::SessionId,
-) -> Result<(), Failure> {
+pub(super) async fn delete_session(connect: Box<dyn Connect>, session: SessionId) -> Result<(), Failure> {
     let mut client = client(connect);
     request(&mut client, session, &Command::DeleteSession(Empty {})).await?;
     client.close().await;

@@ -3,7 +3,10 @@
 //! Chains that are not to be stored live as long as their socket. A second connection to the server, which asks
 //! nothing, says when the client must go: when the server stops, or when the credentials expire or are revoked.
 
-use super::{Door, Followed, Forget, create::begin, ids::ResponseId, input::Input, request::Create, running::Running};
+use super::{
+    Door, Followed, Forget, create::begin, ids::ResponseId, input::Input, references::Found, request::Create,
+    running::Running,
+};
 use crate::{entrance::Watch, exchange::client, http::Failure};
 use axum::{
     extract::{
@@ -252,7 +255,7 @@ impl Lane {
         let event = match running.filter(|running| running.id.to_string() == id) {
             None => failed("response_not_active", "this response is not being made on this connection"),
             Some(running) => {
-                let input = Input::read(&frame["input"]).ok().filter(|input| input.history.is_empty());
+                let input = Input::read(&frame["input"], &Found::new()).ok().filter(|input| input.history.is_empty());
                 match input {
                     None => failed("invalid_input", "`input` must be words of the user"),
                     Some(input) => match running.exchange.steer(super::create::as_input(input.parts)).await {

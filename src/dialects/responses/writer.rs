@@ -2,7 +2,8 @@
 
 use super::{
     events::Events,
-    items::{AT_THE_END, Body, Calls, Item, Items, item_id},
+    ids::item_id,
+    items::{AT_THE_END, Body, Calls, Item, Items},
     resource::{Resource, functions_of},
 };
 use crate::exchange::{Ended, Step, added};
@@ -68,7 +69,7 @@ impl Writer {
     /// Ends a response that is a summary.
     pub(super) fn ends_with_summary(&mut self, sealed: String, summary: String) {
         let body = Body::Compaction(sealed, summary);
-        let id = item_id(&self.resource.id.entry, 0, body.prefix());
+        let id = item_id(&self.resource.id.session, &self.resource.id.entry, 0, body.prefix());
         self.put(Item { id, order: AT_THE_END, is_whole: true, body });
         self.ends_without_answer();
     }
@@ -163,7 +164,7 @@ impl Writer {
             return;
         }
         let body = body_of(kind, String::new());
-        let id = item_id(entry, streamed.closed.len(), body.prefix());
+        let id = item_id(&self.resource.id.session, entry, streamed.closed.len(), body.prefix());
         let place = self.events.start(Item { id, order: (self.entries, streamed.closed.len()), is_whole: true, body });
         streamed.open = Some((place, kind, part, String::new()));
     }
@@ -174,7 +175,7 @@ impl Writer {
         let Some((place, kind, _, text)) = streamed.open.take() else { return };
         let body = body_of(kind, text);
         self.events.close(&body);
-        let id = item_id(&streamed.entry, streamed.closed.len(), body.prefix());
+        let id = item_id(&self.resource.id.session, &streamed.entry, streamed.closed.len(), body.prefix());
         let order = (self.entries, streamed.closed.len());
         streamed.closed.push((place, Item { id, order, is_whole, body }));
     }
@@ -199,8 +200,12 @@ impl Writer {
         if let Some(model) = &message.model {
             self.resource.model.clone_from(model);
         }
-        let Items { streamed: texts, others } =
-            Item::of_entry((&entry.entry_id, self.entries), message, &self.functions, &mut self.calls);
+        let Items { streamed: texts, others } = Item::of_entry(
+            (&self.resource.id.session, &entry.entry_id, self.entries),
+            message,
+            &self.functions,
+            &mut self.calls,
+        );
         let is_other = |streamed: &Streamed| streamed.entry != entry.entry_id;
         if self.streamed.as_ref().is_some_and(is_other) {
             self.give_up();
@@ -212,7 +217,7 @@ impl Writer {
                 let known = texts.get(closed.len()).map(|item| item.body.clone());
                 let body = known.unwrap_or_else(|| body_of(kind, text));
                 self.events.close(&body);
-                let id = item_id(&entry.entry_id, closed.len(), body.prefix());
+                let id = item_id(&self.resource.id.session, &entry.entry_id, closed.len(), body.prefix());
                 closed.push((place, Item { id, order: (self.entries, closed.len()), is_whole: true, body }));
             }
         }
