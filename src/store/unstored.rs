@@ -1,7 +1,7 @@
 //! A store with a second one in memory beside it, for sessions that are not to be stored.
 //!
-//! Whoever creates a session chooses the store. Every other access finds it by its id, so the rest of the server does
-//! not know the difference. Lists, the search of all sessions and usage cover stored sessions only.
+//! The store is chosen when a session is created. Later accesses find it by the session's id. Lists, searches of all
+//! sessions and usage cover stored sessions only.
 
 use super::{
     Append, Cluster, CommandMark, Created, EntryQuery, Error, Lease, ListPage, ListQuery, SearchQuery, SessionHead,

@@ -122,7 +122,7 @@ fn answer(chat: &Chat, exchange: &Exchange, is_last: bool) -> Option<Value> {
         return None;
     }
     let model = said.iter().rev().find_map(|entry| entry.message()?.model.clone());
-    // What the page has given of its own, such as the output of a tool, begins another turn.
+    // Input of the page itself, such as the output of a tool, begins another turn.
     let turn = said.iter().rposition(|entry| noted(entry, "answer").is_some()).unwrap_or(0);
     let usage = usage_of(said[turn..].iter().copied()).filter(|_| !is_running);
     let metadata = Metadata {

@@ -195,7 +195,7 @@ impl Writer {
             if shown.is_none() && (kind == DeltaKind::Arguments || !text.is_empty()) {
                 self.start(entry_id, part, kind, tool);
             }
-            // Of arguments that are not what was streamed, the page gets the whole next.
+            // If the arguments differ from what was streamed, the whole of them comes next.
             let rest = text.get(shown.unwrap_or(0)..).unwrap_or_default().to_owned();
             if !rest.is_empty() {
                 self.delta(Delta { item: entry_id.clone(), part, kind, offset: 0, text: rest });

@@ -139,8 +139,8 @@ impl Item {
         })
     }
 
-    /// Returns the calls that are open after these entries, of which the newest comes first. They are the server's to
-    /// make: those of the client were shown with the answer that has them.
+    /// Returns the calls of the server's tools that have no result after these entries, newest entry first. The
+    /// client's calls were shown with their answer.
     pub(super) fn calls_after(session: &SessionId, entries: &[Entry]) -> Calls {
         let mut calls = Calls::new();
         for entry in entries.iter().rev() {
