@@ -14,7 +14,7 @@ use axum::{
 use reseed_client::{Connect, Lost, Pending, Transport};
 use reseed_dialects::{
     entrance::{Entrance, Name, Refused, Watch},
-    inside::pair,
+    inside,
 };
 use reseed_protocol::{CloseCode, ErrorBody, ErrorCode};
 use std::{
@@ -119,12 +119,13 @@ impl Inside {
         })?;
         let of_user = app.registry.shares().take(Share::Connections, self.grant.name(), 1);
         let of_user = of_user.map_err(|_| full("too many connections of this user"))?;
-        let (client, server) = pair();
-        let (link, grant) = (Link::Inside(server), Some(self.grant.clone()));
-        let tracker = app.stopping.connections.clone();
-        let mut connection = Connection::new(app, link, grant, true, self.address, (of_all, Some(of_user)), None);
-        connection.start_inside(self.dialect);
-        tracker.spawn(Box::new(connection).run());
+        let (grant, tracker) = (Some(self.grant.clone()), app.stopping.connections.clone());
+        let client = inside::connection(|end| {
+            let link = Link::Inside(end);
+            let mut connection = Connection::new(app, link, grant, true, self.address, (of_all, Some(of_user)), None);
+            connection.start_inside(self.dialect);
+            tracker.track_future(Box::new(connection).run())
+        });
         Ok(Box::new(client))
     }
 }
