@@ -10,7 +10,7 @@ mod reading;
 mod wanted;
 mod whole;
 
-pub use chain::{DELETED_MARK, INPUT_MARK, STEERED, is_said};
+pub use chain::{DELETED_MARK, INPUT_MARK, STEER, STEERED, is_said, joins_input, steer_of};
 pub use course::{Compaction, Delta, Ended, Step, added, after_units, usage_of};
 pub use errors::error_of;
 pub use wanted::Wanted;
@@ -239,20 +239,24 @@ impl Exchange {
         Ok(accepted)
     }
 
-    /// Adds words to the turn that is followed: they are sent with its next request, or answered after it.
+    /// Adds words to the turn that is followed. They are sent with its next request, or answered by a turn of their own,
+    /// which is then followed; a step tells of their entry either way. `details` have their id ([`STEER`]).
     ///
     /// # Errors
     /// Returns the server's error, or why there is no reply.
-    pub async fn steer(&mut self, input: Input) -> Result<(), ErrorBody> {
-        let details = serde_json::json!({ STEERED: true });
+    pub async fn steer(&mut self, input: Input, id: &str, details: serde_json::Value) -> Result<(), ErrorBody> {
         let input = UserInput { when_busy: Some(WhenBusy::Steer), details: Some(details), ..UserInput::plain(input) };
-        let sent = self.client.send(self.session, &Command::UserInput(input));
-        let id = sent.map_err(|error| error_of(error.into()))?;
-        match self.client.reply(&id).await.map_err(error_of)? {
-            Reply::Accepted(accepted) => self.course.steer(id, accepted.turn_id),
+        match self.request_as(course::words_command(id), &Command::UserInput(input)).await? {
+            Reply::Accepted(_) => self.course.steer(id.to_owned()),
             reply => return Err(errors::of_reply(&reply)),
         }
         Ok(())
+    }
+
+    /// Returns true if words were added to the turn that are not said yet.
+    #[must_use]
+    pub fn awaits_words(&self) -> bool {
+        self.course.awaits_words()
     }
 
     /// Follows what answers this input from its beginning, whether it runs or is over. `functions` are the tools whose
@@ -267,8 +271,8 @@ impl Exchange {
         Ok(())
     }
 
-    /// Returns what happens next in the turn that is followed. Nothing follows [`Step::Finished`] and
-    /// [`Step::Failed`].
+    /// Returns what happens next in the turn that is followed. Nothing follows [`Step::Failed`], and nothing follows
+    /// [`Step::Finished`] unless [words](Self::steer) wait.
     pub async fn next(&mut self) -> Step {
         loop {
             if let Some(step) = self.course.take() {

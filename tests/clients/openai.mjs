@@ -204,6 +204,34 @@ const steps = {
     });
   },
 
+  async "words that steer a response are answered on its WebSocket"() {
+    const socket = new ResponsesWS(client);
+    socket.send({ type: "response.create", model, input: "count to 60" });
+    let first;
+    let steered;
+    const texts = [];
+    for await (const { type, message } of socket.stream()) {
+      assert.ok(!["error", "close"].includes(type), `the socket tells of ${type}`);
+      if (message?.type === "response.created") first ??= message.response.id;
+      if (message?.type === "response.output_text.delta" && texts.length === 0) {
+        texts.push("");
+        const input = [{ type: "message", role: "user", content: [{ type: "input_text", text: "count to 3" }] }];
+        socket.send({ type: "response.steer", previous_response_id: first, input });
+      }
+      if (message?.type === "response.steer.accepted") steered = message.steer;
+      if (message?.type !== "response.completed") continue;
+      texts.push(textOf(message.response));
+      // The next frame waits for the successor, and shows that there is none if it comes first.
+      if (message.response.id === first) socket.send({ type: "response.create", model, input: "count to 2" });
+      else if (texts.at(-1) === "1, 2") break;
+      else assert.equal(message.response.previous_response_id, first);
+    }
+    socket.close();
+    assert.equal(steered?.previous_response_id, first);
+    assert.match(texts[1], /60$/);
+    assert.deepEqual(texts.slice(2), ["1, 2, 3", "1, 2"]);
+  },
+
   async "a conversation keeps what is said in it"() {
     const items = [{ type: "message", role: "user", content: "My harbour is Genoa." }];
     const conversation = await client.conversations.create({ items, metadata: { purpose: "test" } });

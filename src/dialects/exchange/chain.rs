@@ -10,7 +10,11 @@ pub const INPUT_MARK: &str = "input";
 /// the input.
 pub const DELETED_MARK: &str = "input_deleted";
 
-/// The field of an input's details that says that its words were added to a turn.
+/// The field of an input's details that names words that were added to a turn: the text is their id.
+pub const STEER: &str = "steer";
+
+/// The field of an input's details that says that its words were added while others were waiting. If these are said
+/// together, both are one input.
 pub const STEERED: &str = "steered";
 
 /// Returns true for a message of a client: the model's answers may have details too.
@@ -18,16 +22,26 @@ pub fn is_said(message: &Message) -> bool {
     message.role == Role::User || (message.details.is_some() && message.model.is_none())
 }
 
-/// Returns true for what a client has said, which is no part of an answer, unless it was said while that was made.
+/// Returns true for what a client has said, which is no part of an answer.
 pub(super) fn is_input(entry: &Entry) -> bool {
     match &entry.data {
-        EntryData::Message(message) => {
-            let steered = message.details.as_ref().is_some_and(|details| details[STEERED] == true);
-            is_said(message) && !steered
-        }
+        EntryData::Message(message) => is_said(message),
         EntryData::Custom(custom) => custom.custom_type == INPUT_MARK,
         _ => false,
     }
+}
+
+/// Returns true for words that are part of the input that they follow directly.
+#[must_use]
+pub fn joins_input(entry: &Entry) -> bool {
+    let details = entry.message().and_then(|message| message.details.as_deref());
+    details.is_some_and(|details| details[STEERED] == true)
+}
+
+/// Returns the id of words that were added to a turn.
+#[must_use]
+pub fn steer_of(entry: &Entry) -> Option<&str> {
+    entry.message()?.details.as_deref()?[STEER].as_str()
 }
 
 /// The entries that answer an input, by parent.
@@ -66,7 +80,8 @@ impl Chain {
         if self.is_over || entry.parent_id.as_ref() != Some(&self.last) {
             return;
         }
-        if is_input(&entry) || entry.message().is_some_and(|message| self.is_clients(message)) {
+        let joins = joins_input(&entry) && self.entries.iter().all(joins_input);
+        if is_input(&entry) && !joins || entry.message().is_some_and(|message| self.is_clients(message)) {
             self.is_over = true;
             return;
         }

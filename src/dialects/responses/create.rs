@@ -214,7 +214,7 @@ pub(super) fn running(exchange: Exchange, entry: &Entry, stored: serde_json::Val
         ended: None,
     };
     let writer = Writer::new(resource, None);
-    Running { exchange, writer, id, is_new }
+    Running { exchange, writer, id, is_new, successor: None, told: Vec::new() }
 }
 
 /// Appends an entry that stands for an input without words.

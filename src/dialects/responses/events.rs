@@ -47,6 +47,11 @@ impl Events {
         std::mem::take(&mut self.ready)
     }
 
+    /// Returns the number of the newest event that was no delta.
+    pub(super) fn number(&self) -> u64 {
+        self.next.saturating_sub(1)
+    }
+
     /// Adds an event that takes one number.
     fn event(&mut self, mut event: Value) {
         let number = self.next;

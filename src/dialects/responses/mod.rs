@@ -28,6 +28,7 @@ mod resource;
 mod retrieve;
 mod running;
 mod socket;
+mod steering;
 mod writer;
 
 #[cfg(test)]

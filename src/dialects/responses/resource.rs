@@ -30,6 +30,9 @@ impl Resource {
             (TurnStatus::Completed, Some(StopReason::Length | StopReason::ContentFilter)) => {
                 ("incomplete", "response.incomplete")
             }
+            (TurnStatus::Completed, Some(StopReason::ToolCalls)) if self.required_input().is_empty() => {
+                ("incomplete", "response.incomplete")
+            }
             (TurnStatus::Completed, _) => ("completed", "response.completed"),
             (TurnStatus::Cancelled, _) => ("cancelled", "response.incomplete"),
             (TurnStatus::Failed | TurnStatus::Interrupted, _) => ("failed", "response.failed"),
@@ -80,6 +83,10 @@ impl Resource {
         match (ended.status, ended.finish_reason) {
             (TurnStatus::Completed, Some(StopReason::Length)) => Some(json!({ "reason": "max_output_tokens" })),
             (TurnStatus::Completed, Some(StopReason::ContentFilter)) => Some(json!({ "reason": "content_filter" })),
+            // The server has made the calls, and the turn goes on with words that were added.
+            (TurnStatus::Completed, Some(StopReason::ToolCalls)) if self.required_input().is_empty() => {
+                Some(json!({ "reason": "steered" }))
+            }
             _ => None,
         }
     }
@@ -95,6 +102,25 @@ impl Resource {
             None => ("server_error".to_owned(), "the answer was interrupted; send the request again".to_owned()),
         };
         Some(json!({ "code": code, "message": message }))
+    }
+
+    /// Returns what the client must give before the conversation goes on, without its content: the results of its
+    /// functions, and what people decide.
+    pub(super) fn required_input(&self) -> Vec<Value> {
+        let required = |item: &Item| {
+            let shown = item.shown();
+            match shown["type"].as_str()? {
+                "function_call" => Some(json!({
+                    "type": "function_call_output", "call_id": shown["call_id"], "name": shown["name"],
+                })),
+                "custom_tool_call" => Some(json!({ "type": "custom_tool_call_output", "call_id": shown["call_id"] })),
+                "mcp_approval_request" => {
+                    Some(json!({ "type": "mcp_approval_response", "approval_request_id": shown["id"] }))
+                }
+                _ => None,
+            }
+        };
+        self.output.iter().filter_map(required).collect()
     }
 
     fn usage(&self) -> Option<Value> {

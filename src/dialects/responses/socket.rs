@@ -4,8 +4,7 @@
 //! nothing, says when the client must go: when the server stops, or when the credentials expire or are revoked.
 
 use super::{
-    Door, Followed, Forget, create::begin, ids::ResponseId, input::Input, references::Found, request::Create,
-    running::Running,
+    Door, Followed, Forget, create::begin, ids::ResponseId, request::Create, running::Running, steering::Steering,
 };
 use crate::{entrance::Watch, exchange::client, http::Failure};
 use axum::{
@@ -72,6 +71,7 @@ pub(super) async fn upgrade(
             connect,
             waiting: VecDeque::new(),
             stream_id: None,
+            steering: Steering::default(),
             kept: VecDeque::new(),
             sessions: HashMap::new(),
         };
@@ -88,6 +88,7 @@ struct Lane {
     waiting: VecDeque<String>,
     /// The name that the client gave the lane of the frame that is answered. All of its events have it.
     stream_id: Option<String>,
+    steering: Steering,
     /// The responses that are not stored, oldest first.
     kept: VecDeque<ResponseId>,
     /// Deletes the sessions of unstored chains: each when none of its responses is kept, or when the socket closes.
@@ -128,7 +129,7 @@ impl Lane {
         self.stream_id = lane_of(&frame);
         match frame["type"].as_str() {
             Some("response.create") => self.create(frame, guard).await,
-            Some("response.steer") => self.steered(&frame, None).await,
+            Some("response.steer") => self.steer(&frame, None).await,
             other => {
                 let shown = other.unwrap_or("nothing");
                 let message = format!("`type` is `{shown}`, and must be response.create or response.steer");
@@ -156,7 +157,7 @@ impl Lane {
     async fn create(&mut self, frame: Value, guard: &mut Client) -> Result<(), End> {
         // A client may nest the request, as OpenAI's events nest the response.
         let body = frame.get("response").filter(|nested| nested.is_object()).unwrap_or(&frame);
-        let create = match Create::read(body.to_string().as_bytes()) {
+        let mut create = match Create::read(body.to_string().as_bytes()) {
             Ok(create) => create,
             Err(failure) => return self.error(&failure).await,
         };
@@ -165,22 +166,30 @@ impl Lane {
             let message = "a response in the background has no reader, so it cannot be created on a WebSocket";
             return self.error(&Failure::invalid(message).at("background")).await;
         }
-        let kept = &self.kept;
-        let begun = begin(self.connect(), &create, None, &self.door.sealer, &|id| kept.contains(id)).await;
-        let running = match begun {
+        self.steering.join(&mut create);
+        let previous = create.previous_response_id.as_deref().and_then(ResponseId::parse);
+        let running = match self.begin(&create).await {
             Ok(running) => running,
             Err(failure) => {
                 // A chain whose continuation failed is not continued again by accident.
-                let previous = create.previous_response_id.as_deref().and_then(ResponseId::parse);
                 self.kept.retain(|kept| Some(kept) != previous.as_ref());
                 self.forget_sessions();
                 return self.error(&failure).await;
             }
         };
+        if let Some(previous) = &previous {
+            self.steering.said(previous);
+        }
+        self.stream(running, create, guard).await
+    }
+
+    async fn begin(&mut self, create: &Create) -> Result<Running, Failure> {
+        let kept = &self.kept;
+        let running = begin(self.connect(), create, None, &self.door.sealer, &|id| kept.contains(id)).await?;
         if create.store == Some(false) {
             self.keep(&running);
         }
-        self.stream(running, guard).await
+        Ok(running)
     }
 
     fn keep(&mut self, running: &Running) {
@@ -203,21 +212,20 @@ impl Lane {
     }
 
     /// Sends a response's events. If the client leaves, the turn still has its tools.
-    async fn stream(&mut self, running: Running, guard: &mut Client) -> Result<(), End> {
+    async fn stream(&mut self, running: Running, create: Create, guard: &mut Client) -> Result<(), End> {
         let mut followed = Followed(Some(running));
         let Some(running) = followed.0.as_mut() else { return Ok(()) };
-        let ended = self.events(running, guard).await;
+        let ended = self.events(running, &create, guard).await;
         followed.end().await;
         ended
     }
 
-    async fn events(&mut self, running: &mut Running, guard: &mut Client) -> Result<(), End> {
+    async fn events(&mut self, running: &mut Running, create: &Create, guard: &mut Client) -> Result<(), End> {
         let mut pings = interval_at(Instant::now() + PING_EVERY, PING_EVERY);
         loop {
-            for event in running.writer.take() {
-                self.event(event, self.stream_id.clone()).await?;
-            }
-            if running.writer.is_over() {
+            let told = self.steering.told(running);
+            self.all(running.writer.take().into_iter().chain(told)).await?;
+            if running.writer.is_over() && !self.goes_on(running, create).await? {
                 return Ok(());
             }
             tokio::select! {
@@ -230,7 +238,7 @@ impl Lane {
                     let Some(text) = taken(self.watch.as_deref(), received)? else { continue };
                     let frame: Value = serde_json::from_str(&text).unwrap_or_default();
                     if frame["type"] == "response.steer" {
-                        self.steered(&frame, Some(running)).await?;
+                        self.steer(&frame, Some(running)).await?;
                     } else if self.waiting.len() < WAITING_MAX {
                         self.waiting.push_back(text);
                     } else {
@@ -243,29 +251,52 @@ impl Lane {
         }
     }
 
-    /// Adds input to the response that is being made. It goes to the model with its next request, or starts a response
-    /// of its own.
-    async fn steered(&mut self, frame: &Value, running: Option<&mut Running>) -> Result<(), End> {
-        let failed = |code: &str, message: &str| {
-            json!({
-                "type": "response.steer.failed", "error": { "code": code, "message": message },
-            })
-        };
-        let id = frame["previous_response_id"].as_str().or(frame["response_id"].as_str()).unwrap_or_default();
-        let event = match running.filter(|running| running.id.to_string() == id) {
-            None => failed("response_not_active", "this response is not being made on this connection"),
-            Some(running) => {
-                let input = Input::read(&frame["input"], &Found::new()).ok().filter(|input| input.history.is_empty());
-                match input {
-                    None => failed("invalid_input", "`input` must be words of the user"),
-                    Some(input) => match running.exchange.steer(super::create::as_input(input.parts)).await {
-                        Ok(()) => json!({ "type": "response.steer.accepted", "previous_response_id": id }),
-                        Err(error) => failed("invalid_input", &error.message),
-                    },
-                }
+    /// Goes on after the end of a response, if words were added to it. Returns false if there are none, or if they wait
+    /// for what the client must give.
+    async fn goes_on(&mut self, running: &mut Running, create: &Create) -> Result<bool, End> {
+        if running.succeed() {
+            if create.store == Some(false) {
+                self.keep(running);
             }
-        };
-        self.event(event, lane_of(frame)).await
+            return Ok(true);
+        }
+        let required = running.writer.required_input();
+        if !required.is_empty() {
+            let events = self.steering.pending(running, &required);
+            return self.all(events).await.map(|()| false);
+        }
+        if running.exchange.awaits_words() {
+            return Ok(true);
+        }
+        let Some(create) = self.steering.successor(&running.id, create) else { return Ok(false) };
+        if running.writer.has_failed() {
+            let events = self.steering.give_back(running, "the response has failed");
+            return self.all(events).await.map(|()| false);
+        }
+        match self.begin(&create).await {
+            Ok(successor) => {
+                self.steering.said(&running.id);
+                std::mem::replace(running, successor).exchange.close().await;
+                Ok(true)
+            }
+            Err(failure) => {
+                let events = self.steering.give_back(running, &failure.message);
+                self.all(events).await.map(|()| false)
+            }
+        }
+    }
+
+    /// Adds words to the response that is being made.
+    async fn steer(&mut self, frame: &Value, running: Option<&mut Running>) -> Result<(), End> {
+        let event = self.steering.take(frame, running).await;
+        self.event(event, lane_of(frame).or_else(|| self.stream_id.clone())).await
+    }
+
+    async fn all(&mut self, events: impl IntoIterator<Item = Value>) -> Result<(), End> {
+        for event in events {
+            self.event(event, self.stream_id.clone()).await?;
+        }
+        Ok(())
     }
 
     async fn error(&mut self, failure: &Failure) -> Result<(), End> {

@@ -7,6 +7,7 @@ mod counted;
 mod ordered;
 mod referred;
 mod reviewed;
+mod steered;
 mod streamed;
 
 use super::door::Door;

@@ -1,15 +1,11 @@
-//! The server's own tools inside a response, calls that a person must allow, and words that come while it is made.
+//! The server's own tools inside a response, and calls that a person must allow.
 
 use super::{Door, function, last, text_in};
-use crate::{
-    doors::door::Lane,
-    support::{
-        json::present,
-        scripted::{Gate, Reply, Scripted},
-        server::Server,
-        talk::text_of,
-        tools::results,
-    },
+use crate::support::{
+    json::present,
+    scripted::{Gate, Reply, Scripted},
+    server::Server,
+    tools::results,
 };
 use reseed::{
     store::memory::MemoryStore,
@@ -47,19 +43,19 @@ impl Tool for Own {
 }
 
 /// Returns a server with the tools `peek`, which runs without asking, and `dig`, which does not.
-async fn server(model: &Scripted, gate: &Gate) -> Server {
+pub(super) async fn server(model: &Scripted, gate: &Gate) -> Server {
     let tool = |name, is_harmless| Arc::new(Own { name, is_harmless, gate: gate.clone() }) as Arc<dyn Tool>;
     let tools = vec![tool("sea__peek", true), tool("sea__dig", false)];
     Server::over_with_tools(model.clone(), Arc::new(MemoryStore::new()), tools, &[]).await
 }
 
-fn open_gate() -> Gate {
+pub(super) fn open_gate() -> Gate {
     let gate = Gate::new();
     gate.open();
     gate
 }
 
-fn calls(of: &[(&str, &str)]) -> Reply {
+pub(super) fn calls(of: &[(&str, &str)]) -> Reply {
     let call = |(at, (name, arguments)): (usize, &(&str, &str))| Part::ToolCall {
         call_id: format!("call_{at}").parse().unwrap(),
         name: (*name).into(),
@@ -68,20 +64,20 @@ fn calls(of: &[(&str, &str)]) -> Reply {
     Reply::parts(of.iter().enumerate().map(call).collect())
 }
 
-fn kinds(response: &Value) -> Vec<&str> {
+pub(super) fn kinds(response: &Value) -> Vec<&str> {
     response["output"].as_array().unwrap().iter().map(|item| item["type"].as_str().unwrap()).collect()
 }
 
-fn of_kind<'a>(response: &'a Value, kind: &str) -> &'a Value {
+pub(super) fn of_kind<'a>(response: &'a Value, kind: &str) -> &'a Value {
     let mut items = response["output"].as_array().unwrap().iter();
     items.find(|item| item["type"] == kind).unwrap_or_else(|| panic!("no {kind} in {response}"))
 }
 
-fn allowed(request: &Value, approve: bool) -> Value {
+pub(super) fn allowed(request: &Value, approve: bool) -> Value {
     json!({ "type": "mcp_approval_response", "approval_request_id": request["id"], "approve": approve })
 }
 
-fn path_of(response: &Value) -> String {
+pub(super) fn path_of(response: &Value) -> String {
     format!("/v1/responses/{}", response["id"].as_str().unwrap())
 }
 
@@ -197,65 +193,4 @@ async fn a_function_beside_a_call_that_waits_is_the_clients_to_make() {
         assert!(told.contains(&("calm".to_owned(), false)), "{told:?}");
         assert!(told.contains(&("sea__dig got {}".to_owned(), false)), "{told:?}");
     }
-}
-
-#[tokio::test]
-async fn words_reach_a_response_that_is_being_made() {
-    let (model, gate) = (Scripted::new(), Gate::new());
-    let server = server(&model, &gate).await;
-    let mut lane = Lane::of(&server).await;
-    model.push(calls(&[("sea__peek", "{}")]));
-    model.push(Reply::text("Very well."));
-    lane.send(&json!({ "type": "response.create", "input": "Look." })).await;
-    let id = lane.until("response.created").await["response"]["id"].clone();
-    model.wait_for_requests(1).await;
-    let steer =
-        |id: &Value, input: Value| json!({ "type": "response.steer", "previous_response_id": id, "input": input });
-    let failures = [
-        (json!("resp_a_b"), json!("x"), "response_not_active"),
-        (id.clone(), json!(7), "invalid_input"),
-        (id.clone(), json!([{ "role": "assistant", "content": "no" }]), "invalid_input"),
-    ];
-    for (of, input, code) in failures {
-        lane.send(&steer(&of, input)).await;
-        assert_eq!(lane.until("response.steer.failed").await["error"]["code"], code);
-    }
-    lane.send(&steer(&id, json!("And be brief."))).await;
-    assert_eq!(lane.until("response.steer.accepted").await["previous_response_id"], *present(&id));
-    gate.open();
-    let ended = lane.rest().await.pop().unwrap();
-    assert_eq!((&ended["type"], text_in(&ended["response"])), (&json!("response.completed"), "Very well.".to_owned()));
-    assert!(text_of(&last(&model)).ends_with("And be brief."), "{}", text_of(&last(&model)));
-    let door = Door::of(&server);
-    assert_eq!(door.get(&path_of(&ended["response"])).await["output"], *present(&ended["response"]["output"]));
-    model.push(Reply::text("On it."));
-    let next = json!({ "type": "response.create", "input": "Go on.", "previous_response_id": id });
-    assert_eq!(lane.end_of(&next).await["type"], "response.completed");
-    assert!(text_of(&last(&model)).contains("Very well."), "the chain goes on from all of it");
-    lane.send(&steer(&id, json!("Too late."))).await;
-    assert_eq!(lane.until("response.steer.failed").await["error"]["code"], "response_not_active");
-}
-
-#[tokio::test]
-async fn words_for_the_last_answer_are_answered_in_the_same_response() {
-    let (model, gate) = (Scripted::new(), Gate::new());
-    let server = Server::start(model.clone(), &[]).await;
-    let door = Door::of(&server);
-    let mut lane = Lane::of(&server).await;
-    model.push(Reply::text("The sea is blue.").in_pieces(2).held_by(&gate));
-    model.push(Reply::text("So is the sky."));
-    lane.send(&json!({ "type": "response.create", "input": "Look." })).await;
-    let id = lane.until("response.created").await["response"]["id"].clone();
-    lane.until("response.output_text.delta").await;
-    lane.send(&json!({ "type": "response.steer", "previous_response_id": id, "input": "And the sky?" })).await;
-    lane.until("response.steer.accepted").await;
-    gate.open();
-    let ended = lane.rest().await.pop().unwrap()["response"].clone();
-    assert_eq!((present(&ended["id"]), text_in(&ended)), (&id, "The sea is blue.So is the sky.".to_owned()));
-    assert_eq!(text_of(&last(&model)), "Look.\nThe sea is blue.\nAnd the sky?");
-    assert_eq!(door.get(&path_of(&ended)).await, ended);
-    model.push(Reply::text("Good."));
-    let next = door.create(json!({ "input": "Thanks.", "previous_response_id": id })).await;
-    assert_eq!(text_in(&next), "Good.");
-    assert!(text_of(&last(&model)).ends_with("And the sky?\nSo is the sky.\nThanks."));
 }
