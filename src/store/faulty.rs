@@ -3,7 +3,7 @@
 
 use super::{
     Append, CommandMark, Created, EntriesPage, EntryQuery, Error, Hits, Lease, ListPage, ListQuery, SearchQuery,
-    SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Usage,
+    Secret, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Usage,
 };
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use std::{
@@ -221,6 +221,10 @@ impl<S: SessionStore> SessionStore for Faulty<S> {
 
     fn delete<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(), Error>> {
         self.inner.delete(session)
+    }
+
+    fn secret<'a>(&'a self, name: &'a str, offered: Secret) -> StoreFuture<'a, Result<Secret, Error>> {
+        self.inner.secret(name, offered)
     }
 
     fn failure(&self) -> Option<Error> {

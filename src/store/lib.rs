@@ -22,6 +22,7 @@ mod postgres_url;
 mod record;
 mod restored;
 mod search;
+mod secret;
 pub mod sqlite;
 mod stats;
 mod unstored;
@@ -44,6 +45,7 @@ pub use page::EntriesPage;
 pub use postgres_url::{Postgres, PostgresUrl};
 pub use restored::{Renewed, RestoredError, restored};
 pub use search::{HISTORY_TOOLS, HITS_MAX, Hit, Hits, Query, SearchQuery, SearchScope, TERMS_MAX};
+pub use secret::Secret;
 pub use stats::CommitStats;
 pub use unstored::{UNSTORED_BYTES_MAX, WithUnstored, has_room};
 pub use walk::SubtreeQuery;
@@ -532,6 +534,17 @@ pub trait SessionStore: Send + Sync {
     /// # Errors
     /// [`Error::NotFound`], [`Error::Damaged`], [`Error::Unknown`].
     fn delete<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(), Error>>;
+
+    /// Returns the secret with this name, which all servers on the store share. If there is none, `offered` is stored
+    /// and returned. Of several callers at the same time, all get the same. A store that keeps no secrets returns
+    /// `offered`.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] if there is none and it cannot be stored, [`Error::Unknown`].
+    fn secret<'a>(&'a self, name: &'a str, offered: Secret) -> StoreFuture<'a, Result<Secret, Error>> {
+        let _ = name;
+        Box::pin(async move { Ok(offered) })
+    }
 
     /// Returns the reason why nothing can be written until the process restarts, if there is one: a sync of the disk
     /// failed, so the contents of the disk are unknown.

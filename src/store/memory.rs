@@ -10,7 +10,7 @@ pub use self::standby::Standby;
 use self::session::{Session, SessionLinks, stored};
 use super::{
     Append, Cluster, CommandMark, Created, EMPTY_SEQ_MAX, EntryQuery, Error, Head, Lease, ListPage, ListQuery,
-    NewTicket, NodeId, NodeRow, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery,
+    NewTicket, NodeId, NodeRow, Secret, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery,
     UNFINISHED, Usage,
     cluster::Membership,
     page::{self, Cursor, EntriesPage},
@@ -57,6 +57,7 @@ struct State {
     deleted: VecDeque<(std::time::Instant, SessionId, String)>,
     /// Unused tickets, and when they were made.
     tickets: Vec<(std::time::Instant, NewTicket)>,
+    secrets: BTreeMap<String, Secret>,
 }
 
 impl Default for MemoryStore {
@@ -92,6 +93,7 @@ impl MemoryStore {
                 node_numbers: 0,
                 deleted: VecDeque::new(),
                 tickets: Vec::new(),
+                secrets: BTreeMap::new(),
             })),
             is_shared: Arc::default(),
             member: Membership::default(),
@@ -406,6 +408,10 @@ impl SessionStore for MemoryStore {
             }
             Ok(())
         })
+    }
+
+    fn secret<'a>(&'a self, name: &'a str, offered: Secret) -> StoreFuture<'a, Result<Secret, Error>> {
+        self.with(move |state| Ok(*state.secrets.entry(name.to_owned()).or_insert(offered)))
     }
 
     fn close(&self) -> StoreFuture<'_, Result<(), Error>> {

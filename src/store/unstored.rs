@@ -4,8 +4,8 @@
 //! sessions and usage cover stored sessions only.
 
 use super::{
-    Append, Cluster, CommandMark, Created, EntryQuery, Error, Lease, ListPage, ListQuery, SearchQuery, SessionHead,
-    SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Usage,
+    Append, Cluster, CommandMark, Created, EntryQuery, Error, Lease, ListPage, ListQuery, SearchQuery, Secret,
+    SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Usage,
     memory::MemoryStore,
     page::EntriesPage,
     search::{Hits, SearchScope},
@@ -158,6 +158,10 @@ impl SessionStore for WithUnstored {
 
     fn delete<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(), Error>> {
         self.of(session).delete(session)
+    }
+
+    fn secret<'a>(&'a self, name: &'a str, offered: Secret) -> StoreFuture<'a, Result<Secret, Error>> {
+        self.stored.secret(name, offered)
     }
 
     fn failure(&self) -> Option<Error> {

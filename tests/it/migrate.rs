@@ -9,7 +9,7 @@ use crate::support::{
     postgres,
 };
 use reseed::store::{
-    Append, CommandMark, EntryColumns, Head, NewRecord, SessionStore, sqlite::SqliteStore, whole_mark,
+    Append, CommandMark, EntryColumns, Head, NewRecord, Secret, SessionStore, sqlite::SqliteStore, whole_mark,
 };
 use reseed_protocol::{EntryId, SessionId, Timestamp};
 use serde_json::json;
@@ -121,6 +121,7 @@ async fn filled(path: &Path, small: u32) {
         let head = Head { updated_at: NOW, state: Some("{}".into()), ..Head::default() };
         store.append(&lease, 1, Append { records, marks: Vec::new(), head }).await.unwrap();
     }
+    store.secret("seal", Secret([7; 32])).await.unwrap();
     store.close().await.unwrap();
 }
 
@@ -138,6 +139,7 @@ fn dump(path: &Path) -> Vec<String> {
          ORDER BY s.id, command",
         "SELECT owner, sessions, empty, bytes FROM usage ORDER BY owner",
         "SELECT (SELECT count(*) FROM record), (SELECT count(*) FROM mark), (SELECT count(*) FROM deletion)",
+        "SELECT name, value FROM secret",
     ] {
         let mut statement = db.prepare(sql).unwrap();
         let columns = statement.column_count();

@@ -4,8 +4,8 @@
 
 use super::{NOW, append_of, id, log};
 use crate::{
-    Append, Changes, Cluster, Error, Head, Lease, LeasedSession, NewNode, NewTicket, NodeId, Pulse, SessionStore,
-    Silent, TicketBounds, TicketPut, TicketsOf, cluster::DELETED_KEPT,
+    Append, Changes, Cluster, Error, Head, Lease, LeasedSession, NewNode, NewTicket, NodeId, Pulse, Secret,
+    SessionStore, Silent, TicketBounds, TicketPut, TicketsOf, cluster::DELETED_KEPT,
 };
 use reseed_protocol::Timestamp;
 use std::{any::Any, time::Duration};
@@ -43,6 +43,7 @@ macro_rules! cluster_suite {
             a_handle_that_has_not_joined_takes_nothing_from_a_node,
             a_ticket_is_redeemed_once_by_any_handle,
             tickets_have_bounds_and_are_withdrawn_by_their_service,
+            nodes_that_start_at_once_share_a_secret,
         );
     };
     ($build:expr; $($case:ident,)*) => {
@@ -364,4 +365,11 @@ pub(crate) async fn tickets_have_bounds_and_are_withdrawn_by_their_service(a: &d
     assert_eq!(at_b.withdraw_tickets("app", TicketsOf::Id("t4")).await.unwrap(), 1);
     assert_eq!(at_a.take_ticket(&[4; 32]).await.unwrap(), None);
     assert!(at_a.take_ticket(&[6; 32]).await.unwrap().is_some(), "nobody's else is touched");
+}
+
+pub(crate) async fn nodes_that_start_at_once_share_a_secret(a: &dyn SessionStore, b: &dyn SessionStore) {
+    for name in (0..20).map(|n| n.to_string()) {
+        let (at_a, at_b) = tokio::join!(a.secret(&name, Secret([1; 32])), b.secret(&name, Secret([2; 32])));
+        assert_eq!(at_a.unwrap(), at_b.unwrap());
+    }
 }

@@ -40,6 +40,7 @@ macro_rules! contract_suite {
             writing: a_body_of_any_text_comes_back_byte_for_byte,
             writing: a_deleted_session_leaves_nothing_behind,
             writing: the_usage_of_each_owner_is_counted,
+            writing: a_secret_is_made_once,
             reading: empty_sessions_are_found_by_their_age,
             writing: of_many_appends_at_one_place_one_is_written,
             writing: sessions_written_at_once_do_not_mix,

@@ -1,6 +1,6 @@
 //! What a migration needs of a store in addition to [`SessionStore`].
 
-use crate::{CommandMark, Created, EntryColumns, Error, NewRecord, SessionHead, SessionStore, StoreFuture};
+use crate::{CommandMark, Created, EntryColumns, Error, NewRecord, Secret, SessionHead, SessionStore, StoreFuture};
 use reseed_protocol::{CommandId, SessionId};
 
 /// The most rows of a page, and the bytes of text after which a page ends.
@@ -83,6 +83,12 @@ pub(crate) trait Bulk: SessionStore {
         head: &'a SessionHead,
         created_by: Option<&'a CommandId>,
     ) -> StoreFuture<'a, Result<Created, Error>>;
+
+    /// Returns the secrets of the servers, with their names.
+    fn secrets(&self) -> StoreFuture<'_, Result<Vec<(String, Secret)>, Error>>;
+
+    /// Stores a secret in place of the one with this name.
+    fn put_secret<'a>(&'a self, name: &'a str, secret: Secret) -> StoreFuture<'a, Result<(), Error>>;
 
     /// Marks the store as the target of a migration that is not complete.
     fn mark(&self) -> StoreFuture<'_, Result<(), Error>>;

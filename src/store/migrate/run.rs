@@ -63,6 +63,10 @@ pub(super) async fn run(
         return Err(MigrateError::NotEmpty { sessions });
     }
     target.mark().await.map_err(at("mark the target"))?;
+    // A server that was started on the target may have made secrets there. Clients hold what the source's have signed.
+    for (name, secret) in source.secrets().await.map_err(at(READ))? {
+        target.put_secret(&name, secret).await.map_err(at(WRITE))?;
+    }
     let mut copy = Copy { source, target, progress, of, done: Size::default() };
     let (mut damaged, mut skipped, mut after) = (Damaged::default(), BTreeSet::new(), 0);
     loop {

@@ -3,7 +3,7 @@
 
 use super::{MigrateError, Migrated, Options, Progress, Size, migrate};
 use crate::{
-    CommandMark, Database, Error, Head, NewRecord, SessionStore as _, UNFINISHED,
+    CommandMark, Database, Error, Head, NewRecord, Secret, SessionStore as _, UNFINISHED,
     conformance::{NOW, append, control, entry, id, log},
     restored,
     sqlite::{OpenError, SqliteStore},
@@ -49,6 +49,7 @@ async fn filled(path: &Path) {
     let gone = store.create(&id("gone"), "ann", NOW).await.unwrap();
     store.append(&gone, 1, append(vec![control("secret")])).await.unwrap();
     store.delete(&id("gone")).await.unwrap();
+    store.secret("seal", Secret([7; 32])).await.unwrap();
     store.close().await.unwrap();
 }
 
@@ -65,7 +66,8 @@ fn dump(path: &Path) -> String {
     let rest = "SELECT (SELECT count(*) FROM record), (SELECT count(*) FROM mark), (SELECT count(*) FROM deletion), \
                 (SELECT group_concat(owner || sessions || ',' || empty || ',' || bytes, ' ') FROM usage)";
     let mut text = String::new();
-    for sql in [sessions, records, marks, rest] {
+    let secrets = "SELECT name, value FROM secret";
+    for sql in [sessions, records, marks, rest, secrets] {
         let mut statement = db.prepare(sql).unwrap();
         let columns = statement.column_count();
         let mut rows = statement.query([]).unwrap();
@@ -110,6 +112,16 @@ async fn interrupted(from: &Path, to: &Path, polls: u32) -> Option<Migrated> {
         migration.as_mut().poll(context).map(|done| Some(done.unwrap()))
     })
     .await
+}
+
+#[tokio::test]
+async fn the_secrets_of_the_source_take_the_place_of_the_targets() {
+    let (_folder, from, to) = scene().await;
+    let server = SqliteStore::open(&to).unwrap();
+    server.secret("seal", Secret([8; 32])).await.unwrap();
+    server.close().await.unwrap();
+    moved(&from, &to, Options::default()).await.unwrap();
+    assert_eq!(dump(&to), dump(&from));
 }
 
 #[tokio::test]

@@ -22,6 +22,7 @@ mod readers;
 mod record;
 mod renew;
 mod schema;
+mod secrets;
 mod session;
 mod tickets;
 mod timeline;
@@ -41,8 +42,8 @@ pub use tls::Error as TlsError;
 
 use super::{
     Append, Cluster, CommandMark, CommitStats, Created, EntriesPage, EntryQuery, Error, Hits, Lease, ListPage,
-    ListQuery, Part, SearchQuery, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery,
-    Usage,
+    ListQuery, Part, SearchQuery, Secret, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord,
+    SubtreeQuery, Usage,
     search::{self, index::BLOCK},
     walk,
 };
@@ -404,6 +405,18 @@ impl SessionStore for PostgresStore {
             session::delete(&self.readers, session).await?;
             self.upkeep.as_ref().map(Upkeep::wake);
             Ok(())
+        })
+    }
+
+    fn secret<'a>(&'a self, name: &'a str, offered: Secret) -> StoreFuture<'a, Result<Secret, Error>> {
+        Box::pin(async move {
+            match secrets::find(&self.readers, name).await? {
+                Some(found) => Ok(found),
+                None => {
+                    self.writer()?;
+                    secrets::keep(&self.readers, name, offered).await
+                }
+            }
         })
     }
 

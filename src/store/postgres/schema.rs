@@ -34,6 +34,8 @@ const SERVER_VERSION_MIN: i32 = 140_000;
 ///
 /// Step 5: the rows of step 4 survive a crash of the database. A published table without a primary key allows deletions
 /// only if it has another replica identity.
+///
+/// Step 6: secrets that the servers share. Servers that do not know the table have secrets of their own.
 const STEPS: &[&str] = &[
     r#"
 CREATE TABLE session (
@@ -91,12 +93,17 @@ CREATE UNLOGGED TABLE deletion (
 CREATE INDEX deletion_recent ON deletion (deleted_at);
 "#,
     "ALTER TABLE deletion SET LOGGED, REPLICA IDENTITY FULL",
+    r#"
+CREATE TABLE secret (
+  name text COLLATE "C" PRIMARY KEY, value bytea NOT NULL,
+  created_at timestamptz NOT NULL DEFAULT clock_timestamp());
+"#,
 ];
 
 /// Steps that are harmless to servers that do not know them: those servers neither miss nor damage anything. The
 /// database stores this flag with the step, so that an older version can start beside newer servers during a rolling
 /// update. Any other step keeps older versions from starting.
-const HARMLESS: &[usize] = &[4, 5];
+const HARMLESS: &[usize] = &[4, 5, 6];
 
 /// If the server has lz4, bodies are compressed in a quarter of the time.
 const COMPRESSION: &str = "

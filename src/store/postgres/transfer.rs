@@ -6,11 +6,12 @@ use super::{
     fault::Fault,
     prepared, read, record,
     schema::{self, SchemaError},
+    secrets,
     session::New,
     writer::Writer,
 };
 use crate::{
-    CommandMark, Created, EntryColumns, Error, NewRecord, Postgres, SessionHead, StoreFuture,
+    CommandMark, Created, EntryColumns, Error, NewRecord, Postgres, Secret, SessionHead, StoreFuture,
     checksum::int,
     migrate::{Bulk, Listed, PAGE_BYTES, PAGE_ROWS, Page, Size},
 };
@@ -158,6 +159,14 @@ impl Bulk for PostgresStore {
             let new = New { session, owner, created_by, holder: None, term: *term, now: head.created_at };
             new.create(&self.readers).await
         })
+    }
+
+    fn secrets(&self) -> StoreFuture<'_, Result<Vec<(String, Secret)>, Error>> {
+        Box::pin(secrets::all(&self.readers))
+    }
+
+    fn put_secret<'a>(&'a self, name: &'a str, secret: Secret) -> StoreFuture<'a, Result<(), Error>> {
+        Box::pin(secrets::replace(&self.readers, name, secret))
     }
 
     fn mark(&self) -> StoreFuture<'_, Result<(), Error>> {

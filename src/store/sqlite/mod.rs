@@ -16,6 +16,7 @@ mod removal;
 mod renew;
 mod schema;
 mod scrub;
+mod secrets;
 pub(super) mod transfer;
 mod tree;
 mod vacuum;
@@ -31,7 +32,7 @@ pub use vacuum::{VacuumError, Vacuumed, vacuum};
 
 use super::{
     Append, CommandMark, CommitStats, Created, EntriesPage, EntryQuery, Error, Hits, Lease, ListPage, ListQuery, Part,
-    SearchQuery, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Usage,
+    SearchQuery, Secret, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Usage,
     epoch::new_epoch, search, walk,
 };
 use history::Broken;
@@ -370,6 +371,17 @@ impl SessionStore for SqliteStore {
 
     fn delete<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(), Error>> {
         Box::pin(self.write(Delete(session.clone())))
+    }
+
+    fn secret<'a>(&'a self, name: &'a str, offered: Secret) -> StoreFuture<'a, Result<Secret, Error>> {
+        Box::pin(async move {
+            let keep = secrets::Keep { name: name.to_owned(), offered };
+            let wanted = keep.name.clone();
+            match self.readers.run(move |db| secrets::find(db, &wanted)).await? {
+                Some(found) => Ok(found),
+                None => self.write(keep).await,
+            }
+        })
     }
 
     fn failure(&self) -> Option<Error> {

@@ -44,6 +44,8 @@ pub(super) const VERSION: i64 = STEPS.len() as i64;
 ///
 /// Step 11: the search index (see `history/`). The entries of an older file are indexed while it is in use. The tables
 /// of its old index may be large, so they are dropped meanwhile too, one by one; `history_shard` lists them.
+///
+/// Step 12: secrets of the server. `created_at` is in milliseconds since 1970.
 pub(super) const STEPS: &[&str] = &[
     "
 CREATE TABLE session (
@@ -167,6 +169,13 @@ CREATE VIEW record_all AS SELECT session, seq, version, checksum, entry, parent,
 CREATE VIEW mark_all AS SELECT session, command, fingerprint, reply, checksum FROM mark;
 ",
     WORDS,
+    "
+CREATE TABLE secret (
+    name       TEXT PRIMARY KEY,
+    value      BLOB NOT NULL,
+    created_at INTEGER NOT NULL DEFAULT (1000 * unixepoch())
+) WITHOUT ROWID;
+",
 ];
 
 /// Creates the search index, which is empty. A damaged one is replaced in the same way.

@@ -7,7 +7,7 @@ mod read_only;
 
 use super::{CommitStats, Fault, OpenError, SqliteStore, open::FILE_PAGE_BYTES, schema, writer::Write};
 use crate::{
-    Append, CommandMark, Error, Head, SessionStore, Usage,
+    Append, CommandMark, Error, Head, Secret, SessionStore, Usage,
     conformance::{NOW, Subject, append, append_of, contract_suite, control, entry, id, log},
 };
 use futures_util::future::join_all;
@@ -44,7 +44,7 @@ async fn written() -> (TempDir, PathBuf) {
 }
 
 /// Turns the tables of a closed file into those of an older program.
-const OLDER: &str = "DROP VIEW record_all; DROP VIEW mark_all; DROP TABLE words;";
+const OLDER: &str = "DROP VIEW record_all; DROP VIEW mark_all; DROP TABLE words; DROP TABLE secret;";
 
 /// Changes the file behind the store's back.
 fn tamper(path: &Path, sql: &str) {
@@ -368,6 +368,30 @@ async fn a_record_of_version_3_has_these_columns() {
         )
         .unwrap();
     assert_eq!(header, (0x7273_6564, schema::VERSION, FILE_PAGE_BYTES, "wal".to_owned()));
+}
+
+/// The row is on users' disks, as those of records are.
+#[tokio::test]
+async fn a_secret_of_a_file_is_kept_and_read() {
+    let (_dir, path) = written().await;
+    tamper(&path, "DROP TABLE secret; PRAGMA user_version = 12;");
+    let store = SqliteStore::open(&path).unwrap();
+    assert_eq!(store.secret("new", Secret([8; 32])).await, Ok(Secret([8; 32])));
+    store.close().await.unwrap();
+    let value = "07".repeat(32);
+    tamper(&path, &format!("INSERT INTO secret (name, value, created_at) VALUES ('seal', x'{value}', 1764400000000)"));
+    let store = SqliteStore::open(&path).unwrap();
+    let reader = SqliteStore::open_read_only(&path).unwrap();
+    for store in [&store, &reader] {
+        assert_eq!(store.secret("seal", Secret([9; 32])).await, Ok(Secret([7; 32])));
+        assert_eq!(store.secret("new", Secret([9; 32])).await, Ok(Secret([8; 32])));
+    }
+    assert_eq!(reader.secret("other", Secret([9; 32])).await, Err(Error::ReadOnly));
+    tamper(&path, "UPDATE secret SET value = x'07'");
+    let damaged = store.secret("seal", Secret([9; 32])).await.unwrap_err().to_string();
+    assert!(damaged.contains("the secret `seal` in the database is damaged"), "{damaged}");
+    let row = "SELECT count(*) FROM secret WHERE typeof(created_at) = 'integer' AND created_at > 1700000000000";
+    assert_eq!(Connection::open(&path).unwrap().query_row(row, [], |row| row.get(0)), Ok(2));
 }
 
 /// Reads a setting of the connection that commits.

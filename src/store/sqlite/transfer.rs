@@ -1,8 +1,10 @@
 //! A SQLite file as the source or target of a migration. The lock of the file keeps servers out meanwhile.
 
-use super::{Fault, OpenError, Options, SqliteStore, new_session, open, read, record, write::Create, writer::Write};
+use super::{
+    Fault, OpenError, Options, SqliteStore, new_session, open, read, record, secrets, write::Create, writer::Write,
+};
 use crate::{
-    CommandMark, Created, EntryColumns, Error, NewRecord, SessionHead, StoreFuture,
+    CommandMark, Created, EntryColumns, Error, NewRecord, Secret, SessionHead, StoreFuture,
     checksum::int,
     migrate::{Bulk, Listed, PAGE_BYTES, PAGE_ROWS, Page, Size},
 };
@@ -115,6 +117,14 @@ impl Bulk for SqliteStore {
             let new = new_session(&head.session, &head.owner, created_by, head.head.created_at)?;
             self.write(Create { term: head.term, ..new }).await
         })
+    }
+
+    fn secrets(&self) -> StoreFuture<'_, Result<Vec<(String, Secret)>, Error>> {
+        Box::pin(self.readers.run(secrets::all))
+    }
+
+    fn put_secret<'a>(&'a self, name: &'a str, secret: Secret) -> StoreFuture<'a, Result<(), Error>> {
+        Box::pin(self.write(secrets::Replace { name: name.to_owned(), secret }))
     }
 
     fn mark(&self) -> StoreFuture<'_, Result<(), Error>> {

@@ -2,8 +2,8 @@
 
 use super::{NOW, append, append_of, control, entry, id, log};
 use crate::{
-    Append, CommandMark, Created, EntryQuery, Error, Head, Lease, ListQuery, SessionHead, SessionStore, SubtreeQuery,
-    Usage,
+    Append, CommandMark, Created, EntryQuery, Error, Head, Lease, ListQuery, Secret, SessionHead, SessionStore,
+    SubtreeQuery, Usage,
 };
 use futures_util::future::join_all;
 use reseed_protocol::{SessionId, Timestamp};
@@ -336,4 +336,15 @@ pub(crate) async fn a_closed_store_refuses_everything(store: &dyn SessionStore) 
     assert_eq!(store.delete(&lease.session).await.unwrap_err(), closed);
     assert_eq!(store.read(&lease.session, 0, 1).await.unwrap_err(), closed);
     assert_eq!(store.list(ListQuery::default()).await.unwrap_err(), closed);
+}
+
+pub(crate) async fn a_secret_is_made_once(store: &dyn SessionStore) {
+    let offered = (1..=9).map(|byte| store.secret("a", Secret([byte; 32])));
+    let found: Vec<Secret> = join_all(offered).await.into_iter().map(Result::unwrap).collect();
+    assert!((1..=9).any(|byte| found[0] == Secret([byte; 32])));
+    assert!(found.iter().all(|other| *other == found[0]), "all get the same");
+    let other = Secret([77; 32]);
+    assert_eq!(store.secret("a", other).await, Ok(found[0]));
+    assert_eq!(store.secret("b", other).await, Ok(other));
+    assert_eq!(format!("{other:?}"), "Secret", "it is not shown");
 }

@@ -18,7 +18,7 @@ use super::{
     history::Indexer,
 };
 use crate::{
-    Database, Postgres, SessionStore as _,
+    Database, Postgres, Secret, SessionStore as _,
     conformance::{self, Subject, append_of, contract_suite, id, log},
 };
 use std::time::Duration;
@@ -236,4 +236,8 @@ async fn a_reader_sees_what_a_server_writes_and_writes_nothing() {
     assert_eq!(reader.append(&lease, 3, append_of(["c"])).await.unwrap_err(), read_only);
     assert_eq!(reader.delete(&id("s")).await.unwrap_err(), read_only);
     assert_eq!(reader.open(&id("s")).await.unwrap_err(), read_only);
+    let (kept, other) = (Secret([7; 32]), Secret([8; 32]));
+    assert_eq!(reader.secret("seal", other).await.unwrap_err(), read_only);
+    assert_eq!(store.secret("seal", kept).await, Ok(kept));
+    assert_eq!(reader.secret("seal", other).await, Ok(kept));
 }
