@@ -324,7 +324,8 @@ settings! {
         /// same on all of them. On `ws://` it is sent unencrypted.
         node_token: Option<SecretString> = "", rules::node_token().optional();
         /// The secret that signs the compactions which clients of Open Responses carry from one chain to another: 32
-        /// characters or more, the same on all servers. Unset, a random one is used until the server stops.
+        /// characters or more, the same on all servers. Unset, the server makes one and keeps it in the database. What
+        /// that one has signed is accepted in any case.
         seal_key: Option<SecretString> = "", rules::node_token().optional();
         /// The time after which the sessions of a server that is gone can be opened on another one. A server that
         /// cannot reach the database for this long opens no sessions. On PostgreSQL only.

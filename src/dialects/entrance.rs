@@ -17,8 +17,9 @@ pub trait Entrance: Send + Sync + 'static {
     /// The answer to a request that is not admitted.
     fn enter<'a>(self: Arc<Self>, parts: &'a Parts, dialect: Name) -> Pending<'a, Result<Box<dyn Connect>, Refused>>;
 
-    /// Returns a secret of this deployment. It is the same on all of its servers, and after a restart.
-    fn seal_key(&self) -> [u8; 32];
+    /// Returns the secrets of this deployment, at least one: the first one signs, and what any of them has signed is
+    /// accepted. They are the same on all of its servers, and after a restart.
+    fn seal_keys(&self) -> Vec<[u8; 32]>;
 
     /// Returns what bounds the messages of the WebSocket that this request becomes.
     fn watch(&self, parts: &Parts) -> Option<Arc<dyn Watch>>;

@@ -33,8 +33,8 @@ pub(crate) struct About {
     pub queue_items_max: usize,
     /// Identifies this process, so that clients notice a restart.
     pub instance: String,
-    /// Signs what clients keep for the server.
-    pub seal_key: [u8; 32],
+    /// The keys of what clients keep for the server: the first one signs, and all are accepted.
+    pub seal_keys: Vec<[u8; 32]>,
 }
 
 /// State shared by all connections.

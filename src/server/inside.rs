@@ -57,8 +57,8 @@ impl Entrance for App {
         })
     }
 
-    fn seal_key(&self) -> [u8; 32] {
-        self.about.seal_key
+    fn seal_keys(&self) -> Vec<[u8; 32]> {
+        self.about.seal_keys.clone()
     }
 
     fn watch(&self, parts: &Parts) -> Option<Arc<dyn Watch>> {

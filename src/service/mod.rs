@@ -28,7 +28,7 @@ use crate::{
         auth::{Auth, Jwt},
         serve,
     },
-    store::{self, NewNode, SessionStore},
+    store::{self, NewNode, Secret, SessionStore},
     tools::Tool,
 };
 use anyhow::Context as _;
@@ -224,7 +224,7 @@ pub async fn start_with_extensions(
             notice: notice(settings),
             queue_items_max: settings.turns.queue_items_max as usize,
             instance: IdSource::seeded(u64::from_le_bytes(seed)).next_text(),
-            seal_key: seal_key(settings.node.seal_key.as_ref())?,
+            seal_keys: seal_keys(settings.node.seal_key.as_ref(), &*store).await?,
         },
         peers: Peers::new(settings.node.node_token.clone()),
         metrics: metrics::install(),
@@ -246,17 +246,19 @@ pub async fn start_with_extensions(
     Ok(Service { running, app, registry, store, server_tools, notice, grace, settings })
 }
 
-/// Returns the key that signs what clients keep for the server.
-fn seal_key(secret: Option<&SecretString>) -> anyhow::Result<[u8; 32]> {
-    let mut key = [0; 32];
-    match secret {
-        Some(secret) => {
-            let digest = ring::digest::digest(&ring::digest::SHA256, secret.expose_secret().as_bytes());
-            key.copy_from_slice(digest.as_ref());
-        }
-        None => getrandom::fill(&mut key).map_err(|error| anyhow::anyhow!("the system has no randomness: {error}"))?,
+/// Returns the keys of what clients keep for the server: the first one signs, and all are accepted. The last one is the
+/// database's own, which signs if no other is set.
+async fn seal_keys(secret: Option<&SecretString>, store: &dyn SessionStore) -> anyhow::Result<Vec<[u8; 32]>> {
+    let mut keys = Vec::new();
+    if let Some(secret) = secret {
+        let digest = ring::digest::digest(&ring::digest::SHA256, secret.expose_secret().as_bytes());
+        keys.push(digest.as_ref().try_into().expect("a digest of SHA-256 has 32 bytes"));
     }
-    Ok(key)
+    let mut new = [0; 32];
+    getrandom::fill(&mut new).map_err(|error| anyhow::anyhow!("the system has no randomness: {error}"))?;
+    let stored = store.secret("seal", Secret(new)).await;
+    keys.push(stored.context("read or make the database's key for compactions that clients keep")?.0);
+    Ok(keys)
 }
 
 /// Returns a notice about the model for users of the page.

@@ -22,6 +22,7 @@ use reseed_protocol::{
 };
 use serde_json::{Value, json};
 use sha2::Sha256;
+use std::sync::Arc;
 
 /// The version of the sealed form.
 const VERSION: &str = "1";
@@ -29,7 +30,8 @@ const VERSION: &str = "1";
 /// Signs summaries, and checks them.
 #[derive(Clone)]
 pub(super) struct Sealer {
-    key: [u8; 32],
+    /// The first one signs.
+    keys: Arc<[Hmac<Sha256>]>,
 }
 
 impl std::fmt::Debug for Sealer {
@@ -39,20 +41,16 @@ impl std::fmt::Debug for Sealer {
 }
 
 impl Sealer {
-    pub(super) fn new(key: [u8; 32]) -> Self {
-        Self { key }
-    }
-
-    fn mac(&self, text: &str) -> Hmac<Sha256> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("a key may have any length");
-        mac.update(text.as_bytes());
-        mac
+    /// Returns what signs with the first of these keys, and accepts what any of them has signed.
+    pub(super) fn new(keys: &[[u8; 32]]) -> Self {
+        let key = |key: &[u8; 32]| Hmac::new_from_slice(key).expect("a key may have any length");
+        Self { keys: keys.iter().map(key).collect() }
     }
 
     /// Returns the sealed form of a summary.
     pub(super) fn seal(&self, summary: &str) -> String {
         let content = URL_SAFE_NO_PAD.encode(json!({ "summary": summary }).to_string());
-        let signature = self.mac(&content).finalize().into_bytes();
+        let signature = self.keys[0].clone().chain_update(&content).finalize().into_bytes();
         format!("{VERSION}.{content}.{}", URL_SAFE_NO_PAD.encode(signature))
     }
 
@@ -63,7 +61,8 @@ impl Sealer {
         if version != VERSION {
             return None;
         }
-        self.mac(content).verify_slice(&URL_SAFE_NO_PAD.decode(signature).ok()?).ok()?;
+        let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
+        self.keys.iter().find(|key| (*key).clone().chain_update(content).verify_slice(&signature).is_ok())?;
         let content: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(content).ok()?).ok()?;
         content["summary"].as_str().map(str::to_owned)
     }
@@ -169,11 +168,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_summary_is_only_taken_back_unchanged_and_with_the_same_key() {
-        let sealer = Sealer::new([7; 32]);
+    fn a_summary_is_only_taken_back_unchanged_and_with_a_known_key() {
+        let sealer = Sealer::new(&[[7; 32]]);
         let sealed = sealer.seal("The tide turns at five. 🌊");
         assert_eq!(sealer.open(&sealed).as_deref(), Some("The tide turns at five. 🌊"));
-        assert_eq!(Sealer::new([8; 32]).open(&sealed), None);
+        assert_eq!(Sealer::new(&[[8; 32]]).open(&sealed), None);
+        let newer = Sealer::new(&[[8; 32], [7; 32]]);
+        assert_eq!(newer.open(&sealed), sealer.open(&sealed));
+        assert_eq!(sealer.open(&newer.seal("It signs with the first key.")), None);
         let other = sealer.seal("The tide turns at six.");
         let (content, signature) = (other.split('.').nth(1).unwrap(), sealed.split('.').nth(2).unwrap());
         for changed in ["", "1", "1..", "2.a.b", &sealed[..sealed.len() - 2], &format!("1.{content}.{signature}")] {

@@ -72,7 +72,7 @@ struct Door {
 
 /// Returns the routes of this dialect.
 pub(crate) fn routes(entrance: Arc<dyn Entrance>) -> Router {
-    let sealer = Sealer::new(entrance.seal_key());
+    let sealer = Sealer::new(&entrance.seal_keys());
     Router::new()
         .route("/v1/responses", post(create_response).get(socket::upgrade))
         .route("/v1/responses/compact", post(compact_response))

@@ -12,6 +12,7 @@ use crate::unstored::is_on_disk;
 use futures_util::{SinkExt as _, StreamExt as _};
 use reseed::{core::model::Purpose, store::sqlite::SqliteStore};
 use serde_json::{Value, json};
+use std::path::Path;
 use tokio_tungstenite::tungstenite::{
     Message,
     protocol::{CloseFrame, frame::coding::CloseCode},
@@ -172,4 +173,41 @@ async fn a_list_that_is_sent_again_and_again_goes_on_in_memory() {
     let changed = ask(&ann, &list).await;
     assert!(!sessions.contains(&session(&changed)));
     assert!(!is_on_disk(folder.path(), "heron-7"));
+}
+
+#[tokio::test]
+async fn a_compaction_is_taken_back_after_a_restart_and_when_a_key_is_set_later() {
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let start = async |folder: &Path, settings: &[(&str, &str)]| {
+        let store = SqliteStore::open(&folder.join("reseed.db")).unwrap();
+        Server::over(model(), std::sync::Arc::new(store), settings).await
+    };
+    let compact = async |server: &Server| {
+        let asked = json!({ "model": "scripted", "input": conversation(0) });
+        let made = Door::of(server).ask("POST", "/v1/responses/compact", &asked).await.json();
+        present(&made["output"][0]).clone()
+    };
+    let server = start(elsewhere.path(), &[]).await;
+    let foreign = compact(&server).await;
+    server.service.stop().await;
+    let key = [("SEAL_KEY", "the-key-that-an-operator-has-set-at-first")];
+    let other = [("SEAL_KEY", "the-key-that-an-operator-has-set-later-on")];
+    // The settings of each run, and whether it takes back the compactions of the runs before it.
+    let settings: [&[_]; 5] = [&[], &[], &key, &other, &[]];
+    let accepted: [&[bool]; 5] = [&[], &[true], &[true, true], &[true, true, false], &[true, true, false, false]];
+    let mut made = Vec::new();
+    for (run, (settings, accepted)) in settings.into_iter().zip(accepted).enumerate() {
+        let server = start(folder.path(), settings).await;
+        let door = Door::of(&server);
+        for (item, accepted) in made.iter().zip(accepted).chain([(&foreign, &false)]) {
+            let input = json!([item, { "role": "user", "content": "What is the password?" }]);
+            let answer = door.ask("POST", "/v1/responses", &json!({ "input": input })).await;
+            assert_eq!(answer.status, if *accepted { 200 } else { 400 }, "run {run}: {answer:?}");
+            if !accepted {
+                assert_eq!(answer.json()["error"]["code"], "invalid_compaction");
+            }
+        }
+        made.push(compact(&server).await);
+        server.service.stop().await;
+    }
 }
