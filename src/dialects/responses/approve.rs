@@ -55,7 +55,7 @@ pub(super) async fn approve(
         exchange.request(answer).await?;
     }
     let calls = calls_before(&mut exchange, &entry.entry_id).await?;
-    let mut running = running(exchange, &entry, stored, false);
+    let mut running = running(exchange, &entry, stored, None);
     running.writer.goes_on(calls);
     for approval in waiting {
         running.writer.step(Step::Approval(Box::new(approval)));

@@ -15,11 +15,7 @@ use crate::{exchange::Exchange, http::Failure};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use reseed_client::Connect;
-use reseed_protocol::{
-    ErrorCode, Message,
-    command::{Command, Empty},
-    compaction::StartCompaction,
-};
+use reseed_protocol::{ErrorCode, Message, compaction::StartCompaction};
 use serde_json::{Value, json};
 use sha2::Sha256;
 use std::sync::Arc;
@@ -118,17 +114,12 @@ pub(super) async fn compact(door: &Door, connect: Box<dyn Connect>, create: Crea
         let message = "only the newest response of a conversation can be compacted";
         return Err(Failure::invalid(message).at("previous_response_id"));
     }
-    let summary = summarise(&mut running.exchange, instructions, !running.is_new).await?;
+    let summary = summarise(&mut running.exchange, instructions, running.forget.is_none()).await?;
     let tokens = running.exchange.snapshot().context_info.token_count;
     let usage = json!({
         "input_tokens": tokens, "output_tokens": 0, "total_tokens": tokens,
         "input_tokens_details": { "cached_tokens": 0 }, "output_tokens_details": { "reasoning_tokens": 0 },
     });
-    if running.is_new {
-        // It was made for this summary only.
-        let session = running.id.session.clone();
-        running.exchange.request_to(session.into(), &Command::DeleteSession(Empty {})).await?;
-    }
     Ok(json!({
         "id": format!("{}_compacted", running.id),
         "object": "response.compaction",

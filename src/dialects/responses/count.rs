@@ -4,10 +4,9 @@
 //! The chain itself stays as it is.
 
 use super::{
-    Door,
+    Door, Forget,
     create::begin,
     ids::{conversation, conversation_id},
-    lost,
     request::{Conversation, Create},
     socket::Shared,
 };
@@ -33,32 +32,16 @@ pub(super) async fn input_tokens(State(door): State<Door>, request: Request) -> 
     let (connect, _, bytes) = door.read(request).await?;
     let create = Create::read(&bytes)?;
     let connect: Arc<dyn Connect> = Arc::from(connect);
-    // It goes on without its client, so that the copy is deleted.
-    let counted = tokio::spawn(async move { counted(&door, &connect, create).await });
-    let tokens = counted.await.map_err(|_| lost())??;
+    let mut create = Create { store: Some(false), generate: Some(false), ..create };
+    // Both copies are deleted at the end: that of a conversation, and that of a chain, which the response has.
+    let _copy = copy(&connect, &mut create).await?;
+    let mut running = begin(Box::new(Shared(connect)), &create, None, &door.sealer, &|_| false).await?;
+    let tokens = tokens(&mut running.exchange).await?;
     Ok(Json(json!({ "object": "response.input_tokens", "input_tokens": tokens })))
 }
 
-async fn counted(door: &Door, connect: &Arc<dyn Connect>, create: Create) -> Result<u64, Failure> {
-    let mut create = Create { store: Some(false), generate: Some(false), ..create };
-    let copy = copy(connect, &mut create).await?;
-    match begin(Box::new(Shared(connect.clone())), &create, None, &door.sealer, &|_| false).await {
-        Ok(mut running) => {
-            let tokens = tokens(&mut running.exchange).await;
-            delete(running.exchange).await?;
-            Ok(tokens?)
-        }
-        Err(failure) => {
-            if let Some(copy) = copy {
-                delete(copy).await?;
-            }
-            Err(failure)
-        }
-    }
-}
-
-/// Copies the conversation that a request continues, which then continues the copy.
-async fn copy(connect: &Arc<dyn Connect>, create: &mut Create) -> Result<Option<Exchange>, Failure> {
+/// Copies the conversation that a request continues, which then continues the copy. Returns what deletes the copy.
+async fn copy(connect: &Arc<dyn Connect>, create: &mut Create) -> Result<Option<Forget>, Failure> {
     let Some(named) = &create.conversation else { return Ok(None) };
     let place = Place::Session(conversation(named.id())?);
     let original = Exchange::open_as(Box::new(Shared(connect.clone())), place, SessionRole::Writer).await;
@@ -68,8 +51,9 @@ async fn copy(connect: &Arc<dyn Connect>, create: &mut Create) -> Result<Option<
         return Ok(None);
     };
     let copy = original.into_unstored(leaf, None).await?;
-    create.conversation = Some(Conversation::Id(conversation_id(&copy.snapshot().session_id)));
-    Ok(Some(copy))
+    let session = copy.snapshot().session_id.clone();
+    create.conversation = Some(Conversation::Id(conversation_id(&session)));
+    Ok(Some(Forget { connect: Some(Box::new(Shared(connect.clone()))), session }))
 }
 
 async fn tokens(exchange: &mut Exchange) -> Result<u64, ErrorBody> {
@@ -77,11 +61,4 @@ async fn tokens(exchange: &mut Exchange) -> Result<u64, ErrorBody> {
         Reply::ContextInfo(info) => Ok(info.token_count),
         _ => Err(ErrorBody::new(ErrorCode::Internal, "the server has not counted")),
     }
-}
-
-async fn delete(mut exchange: Exchange) -> Result<(), ErrorBody> {
-    let session = exchange.snapshot().session_id.clone();
-    exchange.request_to(session.into(), &Command::DeleteSession(Empty {})).await?;
-    exchange.close().await;
-    Ok(())
 }

@@ -1,6 +1,7 @@
 //! Creates a response: finds its place in a session's tree, sets what differs, and asks.
 
 use super::{
+    Forget,
     approve::approve,
     compact::{Sealer, summarise},
     ids::{self, ResponseId},
@@ -77,7 +78,7 @@ pub(super) async fn begin(
     let is_found = matches!(place, Place::Session(_));
     let mut is_new = !is_found;
     let tools = if is_new { create.offers() } else { Vec::new() };
-    let opened = Exchange::open(Box::new(Shared(connect)), place, tools).await;
+    let opened = Exchange::open(Box::new(Shared(connect.clone())), place, tools).await;
     let mut exchange = opened.map_err(|error| match (&create.previous_response_id, error.code) {
         (Some(text), ErrorCode::SessionNotFound) => not_found(text),
         _ => Failure::from(error),
@@ -99,6 +100,13 @@ pub(super) async fn begin(
         exchange = exchange.into_unstored(last, key.map(|key| command_id("responses.fork", key))).await?;
         is_new = true;
     }
+    let forget = |exchange: &Exchange| Forget {
+        connect: Some(Box::new(Shared(connect.clone()))),
+        session: exchange.snapshot().session_id.clone(),
+    };
+    let is_unstored = is_new && create.store == Some(false);
+    // If there is no response, nothing can continue the session, except the same request once more.
+    let guard = (is_unstored && key.is_none()).then(|| forget(&exchange));
     if is_found {
         // Tools that are offered during a turn would take the place of those that the turn has.
         let is_running = exchange.snapshot().turn.is_some();
@@ -172,7 +180,8 @@ pub(super) async fn begin(
     let has_words = said.history.is_some() || said.input != Said::Items(Vec::new());
     if create.generate == Some(false) && !has_words {
         let entry = mark(&mut exchange, &stored, id).await?;
-        let mut running = running(exchange, &entry, stored, is_new);
+        let forget = guard.or_else(|| is_unstored.then(|| forget(&exchange)));
+        let mut running = running(exchange, &entry, stored, forget);
         running.writer.ends_without_answer();
         return Ok(running);
     }
@@ -191,7 +200,8 @@ pub(super) async fn begin(
         true => Some(summarise(&mut exchange, None, create.store != Some(false)).await?),
         false => None,
     };
-    let mut running = running(exchange, &entry, stored, is_new);
+    let forget = guard.or_else(|| is_unstored.then(|| forget(&exchange)));
+    let mut running = running(exchange, &entry, stored, forget);
     match summary {
         Some(summary) => running.writer.ends_with_summary(sealer.seal(&summary), summary),
         None if accepted.turn_id.is_none() => running.writer.ends_without_answer(),
@@ -201,7 +211,7 @@ pub(super) async fn begin(
 }
 
 /// Returns the response to the input of this entry, before its first step.
-pub(super) fn running(exchange: Exchange, entry: &Entry, stored: serde_json::Value, is_new: bool) -> Running {
+pub(super) fn running(exchange: Exchange, entry: &Entry, stored: serde_json::Value, forget: Option<Forget>) -> Running {
     let snapshot = exchange.snapshot();
     let id = ResponseId { session: snapshot.session_id.clone(), entry: entry.entry_id.clone() };
     let resource = Resource {
@@ -214,7 +224,7 @@ pub(super) fn running(exchange: Exchange, entry: &Entry, stored: serde_json::Val
         ended: None,
     };
     let writer = Writer::new(resource, None);
-    Running { exchange, writer, id, is_new, successor: None, told: Vec::new() }
+    Running::new(exchange, writer, id, forget)
 }
 
 /// Appends an entry that stands for an input without words.

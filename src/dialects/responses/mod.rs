@@ -126,12 +126,8 @@ async fn create_response(State(door): State<Door>, request: Request) -> Result<R
     let (running, forget) = match going_on {
         Some(going_on) => going_on,
         None => {
-            let running = create::begin(connect, &create, key, &door.sealer, &|_| false).await?;
-            let is_unstored = create.store == Some(false) && running.is_new;
-            let forget = match is_unstored {
-                true => Some(Forget { connect: Some(door.enter(&parts).await?), session: running.id.session.clone() }),
-                false => None,
-            };
+            let mut running = create::begin(connect, &create, key, &door.sealer, &|_| false).await?;
+            let forget = running.forget.take();
             (running, forget)
         }
     };

@@ -73,7 +73,7 @@ pub(super) async fn open(
     if without_answer {
         writer.ends_without_answer();
     }
-    Ok(Running { exchange, writer, id: parsed, is_new: false, successor: None, told: Vec::new() })
+    Ok(Running::new(exchange, writer, parsed, None))
 }
 
 /// As [`open`], at the end of its session, for a response that is to be compacted.

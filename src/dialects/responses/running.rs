@@ -1,6 +1,6 @@
 //! A response that is being made: its session, and what was written of it.
 
-use super::{create::stored_in, ids::ResponseId, items::Calls, resource::Resource, writer::Writer};
+use super::{Forget, create::stored_in, ids::ResponseId, items::Calls, resource::Resource, writer::Writer};
 use crate::exchange::{Exchange, Step, joins_input, steer_of};
 use reseed_protocol::{
     Entry, EntryId, ErrorBody,
@@ -10,20 +10,23 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 /// A response that is being made.
-#[derive(Debug)]
 pub(super) struct Running {
     pub(super) exchange: Exchange,
     pub(super) writer: Writer,
     pub(super) id: ResponseId,
-    /// True if the session was created for this response.
-    pub(super) is_new: bool,
+    /// Deletes the session, if it was created for this response and is not stored.
+    pub(super) forget: Option<Forget>,
     /// The entry of words that were added to this response. The response to them follows it.
-    pub(super) successor: Option<Box<Entry>>,
+    successor: Option<Box<Entry>>,
     /// The ids of words that were said, or taken out of the queue.
     pub(super) told: Vec<(String, bool)>,
 }
 
 impl Running {
+    pub(super) fn new(exchange: Exchange, writer: Writer, id: ResponseId, forget: Option<Forget>) -> Self {
+        Self { exchange, writer, id, forget, successor: None, told: Vec::new() }
+    }
+
     /// Takes the next step of the turn. If calls must be allowed, the response asks for all of them together, and the
     /// turn goes on with the next response. Words that were added to the response end it, and begin the next.
     ///
@@ -80,7 +83,6 @@ impl Running {
         self.writer = Writer::new(resource, None);
         // Its turn may have begun with the response before it.
         self.writer.goes_on(Calls::new());
-        self.is_new = false;
         true
     }
 

@@ -185,18 +185,16 @@ impl Lane {
 
     async fn begin(&mut self, create: &Create) -> Result<Running, Failure> {
         let kept = &self.kept;
-        let running = begin(self.connect(), create, None, &self.door.sealer, &|id| kept.contains(id)).await?;
+        let mut running = begin(self.connect(), create, None, &self.door.sealer, &|id| kept.contains(id)).await?;
         if create.store == Some(false) {
-            self.keep(&running);
+            self.keep(&mut running);
         }
         Ok(running)
     }
 
-    fn keep(&mut self, running: &Running) {
-        let session = &running.id.session;
-        if running.is_new {
-            let forgets = Forget { connect: Some(self.connect()), session: session.clone() };
-            self.sessions.insert(session.clone(), forgets);
+    fn keep(&mut self, running: &mut Running) {
+        if let Some(forget) = running.forget.take() {
+            self.sessions.insert(forget.session.clone(), forget);
         }
         self.kept.push_back(running.id.clone());
         if self.kept.len() > KEPT_MAX {

@@ -4,6 +4,7 @@ mod approved;
 mod carried;
 mod conversed;
 mod counted;
+mod forgotten;
 mod ordered;
 mod referred;
 mod reviewed;
