@@ -112,7 +112,7 @@ async fn create_response(State(door): State<Door>, request: Request) -> Result<R
         return Err(Failure::invalid("a response in the background must be stored").at("store"));
     }
     let key = parts.headers.get("idempotency-key").and_then(|key| key.to_str().ok());
-    let (listed, known) = door.recent.find(&mut create, &parts.headers);
+    let (listed, known) = door.recent.find(&mut create, &parts.headers, bytes.len());
     let going_on = match known {
         Some((rest, forget)) => {
             let may_continue = |id: &ResponseId| rest.continues.as_ref() == Some(id);

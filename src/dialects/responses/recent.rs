@@ -16,8 +16,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Lists that are remembered. Their sessions are in memory, which has a bound of its own.
+/// Lists that are remembered.
 const LISTS_MAX: usize = 512;
+
+/// Bytes of their requests: less than the memory for sessions has, so that there is room for others.
+const BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// How long a list is remembered: longer than a tool runs, shorter than a break.
 const KEPT: Duration = Duration::from_secs(30 * 60);
@@ -39,6 +42,8 @@ struct Lists {
 struct Known {
     list: Hash,
     response: ResponseId,
+    /// About the bytes of its session, which is counted with its newest list.
+    bytes: usize,
     since: Instant,
 }
 
@@ -49,6 +54,8 @@ pub(super) struct Listed {
     hashes: Vec<Hash>,
     /// The response that the list goes on from, and the number of its items.
     found: Option<(ResponseId, usize)>,
+    /// The bytes of the request.
+    bytes: usize,
 }
 
 /// The session of a request, which is deleted unless more may come.
@@ -59,8 +66,13 @@ pub(super) struct Ending {
 
 impl Recent {
     /// Looks for the beginning of a request's list. Returns what will be known of the list, and if its beginning is
-    /// known, the request for the rest with its session.
-    pub(super) fn find(&self, create: &mut Create, headers: &HeaderMap) -> (Option<Listed>, Option<(Create, Forget)>) {
+    /// known, the request for the rest with its session. `bytes` are those of the request.
+    pub(super) fn find(
+        &self,
+        create: &mut Create,
+        headers: &HeaderMap,
+        bytes: usize,
+    ) -> (Option<Listed>, Option<(Create, Forget)>) {
         let is_alone = create.previous_response_id.is_none() && create.conversation.is_none();
         let Some(key) = create.prompt_cache_key.as_deref().filter(|_| create.store == Some(false) && is_alone) else {
             return (None, None);
@@ -71,7 +83,7 @@ impl Recent {
         hash.update([0]);
         hash.update(key);
         let hashes = chained(hash.finalize().into(), &items);
-        let mut listed = Listed { recent: self.clone(), hashes, found: None };
+        let mut listed = Listed { recent: self.clone(), hashes, found: None, bytes };
         let Some((response, at, forget)) = self.lists().take(&listed.hashes) else { return (Some(listed), None) };
         listed.found = Some((response.clone(), at));
         let input = create.input.take();
@@ -106,18 +118,22 @@ impl Lists {
         Some((response, at, forget))
     }
 
-    fn keep(&mut self, lists: Vec<(Hash, ResponseId)>, forget: Forget) {
+    fn keep(&mut self, lists: Vec<(Hash, ResponseId, usize)>, forget: Forget) {
         let since = Instant::now();
         // A repeated request ends in the session that the first has kept.
         if let Some(mut same) = self.sessions.insert(forget.session.clone(), forget) {
             same.connect = None;
         }
-        self.known.extend(lists.into_iter().map(|(list, response)| Known { list, response, since }));
+        self.known.extend(lists.into_iter().map(|(list, response, bytes)| Known { list, response, bytes, since }));
         self.clear();
     }
 
     fn clear(&mut self) {
-        while self.known.len() > LISTS_MAX || self.known.front().is_some_and(|known| known.since.elapsed() > KEPT) {
+        let mut bytes: usize = self.known.iter().map(|known| known.bytes).sum();
+        while let Some(first) = self.known.front()
+            && (self.known.len() > LISTS_MAX || bytes > BYTES_MAX || first.since.elapsed() > KEPT)
+        {
+            bytes -= first.bytes;
             self.known.pop_front();
         }
         let known = &self.known;
@@ -133,13 +149,15 @@ impl Ending {
     /// Keeps the session if this response could be continued. Otherwise, it is deleted.
     pub(super) fn ended(self, response: &ResponseId, shown: &Value) {
         let Self { forget, listed } = self;
-        let Some(Listed { recent, hashes, found }) = listed.filter(|_| shown["status"] == "completed") else { return };
+        let Some(Listed { recent, hashes, found, bytes }) = listed.filter(|_| shown["status"] == "completed") else {
+            return;
+        };
         let (Some(asked), Some(output)) = (hashes.last(), shown["output"].as_array()) else { return };
         let answered = chained(*asked, output);
-        let mut lists: Vec<(Hash, ResponseId)> = Vec::new();
+        let mut lists = Vec::new();
         // The same request may be sent again.
-        lists.extend(found.map(|(before, at)| (hashes[at], before)));
-        lists.extend(answered.last().map(|hash| (*hash, response.clone())));
+        lists.extend(found.map(|(before, at)| (hashes[at], before, 0)));
+        lists.extend(answered.last().map(|hash| (*hash, response.clone(), bytes)));
         recent.lists().keep(lists, forget);
     }
 }
@@ -203,6 +221,20 @@ fn content(content: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_oldest_lists_go_when_all_together_are_large() {
+        let mut lists = Lists::default();
+        for at in 0..5_u8 {
+            let session: SessionId = format!("session-{at}").parse().unwrap();
+            let entry = "entry".parse().unwrap();
+            let known = ([at; 32], ResponseId { session: session.clone(), entry }, BYTES_MAX / 3);
+            lists.keep(vec![known], Forget { connect: None, session });
+        }
+        let mut kept: Vec<&str> = lists.sessions.keys().map(SessionId::as_str).collect();
+        kept.sort_unstable();
+        assert_eq!(kept, ["session-2", "session-3", "session-4"]);
+    }
 
     #[test]
     fn a_list_is_known_without_ids_and_reasoning() {
