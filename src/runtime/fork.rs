@@ -202,7 +202,12 @@ impl Registry {
                 Err(error) => Err(error),
             }
         };
-        if let Err(error) = settled.await {
+        let settled = match settled.await {
+            // It would not be there after the next start anyway.
+            Err(_) if self.kept(id) == Kept::InMemory => self.store().delete(id).await,
+            settled => settled,
+        };
+        if let Err(error) = settled {
             tracing::warn!(session = %id, %error, "the copy of a failed fork remains until the next start");
         }
     }
@@ -337,7 +342,43 @@ fn names(mark: &CommandMark, id: &SessionId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::memory::MemoryStore;
+    use crate::{
+        clock::ManualClock, config::LimitSettings, core::agent_loop::Deployment, hooks::Hooks,
+        provider::offline::Offline, runtime::RegistryOptions, store::memory::MemoryStore, tools::Toolset,
+    };
+    use reseed_protocol::Timestamp;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn a_copy_in_memory_goes_with_its_fork_even_if_the_database_does_not_say_whether_it_counts() {
+        let database = Arc::new(MemoryStore::new());
+        let registry = Registry::new(RegistryOptions {
+            store: database.clone(),
+            provider: Arc::new(Offline::new(Default::default())),
+            clock: Arc::new(ManualClock::new(Timestamp(0))),
+            hooks: Hooks::default(),
+            tools: Toolset::default(),
+            deployment: Deployment::default(),
+            limits: LimitSettings::default(),
+            has_several_users: false,
+            detached_turn: Duration::ZERO,
+            host_away: Duration::ZERO,
+            cluster: None,
+        });
+        let copy: SessionId = "copy".parse().unwrap();
+        registry.store_of_new(Kept::InMemory).create(&copy, "ann", UNFINISHED).await.unwrap();
+        database.close().await.unwrap();
+        let order = ForkOrder {
+            source: "source".parse().unwrap(),
+            owner: "ann".to_owned(),
+            id: "command-0000000001".parse().unwrap(),
+            fingerprint: 1,
+            fork: ForkSession { entry_id: "entry".parse().unwrap(), position: ForkPosition::At, store: Some(false) },
+            outgoing: Outbox::new(1).0,
+        };
+        registry.clear_away(&order, &copy, true).await;
+        assert_eq!(registry.kept(&copy), Kept::Stored, "it is not in memory");
+    }
 
     #[tokio::test]
     async fn a_copy_that_another_server_has_opened_or_deleted_is_not_ours() {
