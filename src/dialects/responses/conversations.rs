@@ -2,12 +2,16 @@
 
 use super::{
     Door, asked, branches,
-    create::{as_input_items, newest_system},
+    create::{as_input, stored_in},
     ids::{conversation_id, normal},
+    input::Input as Added,
     listing::{Back, Page, entry_of, list, root},
+    place::From,
+    references::Found,
     request::check_metadata,
     resource::{details, secs},
     retrieve::shown_items,
+    tools::Names,
 };
 use crate::{
     exchange::{Exchange, INPUT_MARK, Place, command_id},
@@ -145,11 +149,15 @@ async fn set_metadata(exchange: &mut Exchange, metadata: Map<String, Value>) -> 
 }
 
 async fn add(door: &Door, exchange: &mut Exchange, items: Vec<Value>) -> Result<(), Failure> {
-    let (system, history, parts) = as_input_items(&Value::Array(items), &door.sealer)?;
-    // As an input of this dialect, whose system prompt the next response has too. It is no response itself.
-    let mut all = newest_system(exchange, None).await?;
-    all.extend(system);
-    let details = details(json!({ "system": all, "store": false, "in_conversation": true }));
+    let added = Added::read_at("items", &Value::Array(items), &Found::new())?;
+    let (history, parts) = (door.sealer.unseal(added.history, &added.compactions)?, as_input(added.parts));
+    // As an input of this dialect, whose system prompt and tools the next response has too. It is no response itself.
+    let mut from = From::end(exchange, None).await?;
+    from.system.extend(added.system);
+    from.bring(&added.tools);
+    let mut stored = json!({ "store": false, "in_conversation": true, "functions": from.names.stored() });
+    from.store(&mut stored)?;
+    let details = details(stored);
     if history.is_empty() && matches!(&parts, Input::Items(items) if items.is_empty()) {
         let command = Command::AppendCustom(AppendCustom { custom_type: INPUT_MARK.to_owned(), data: details });
         if let Reply::Ok(Done { entry_id: Some(entry), .. }) = exchange.request(&command).await? {
@@ -169,6 +177,12 @@ async fn add(door: &Door, exchange: &mut Exchange, items: Vec<Value>) -> Result<
         exchange.appended(&entry).await?;
     }
     Ok(())
+}
+
+/// Returns the names of the tools of a conversation's newest input, if that is among the entries that were opened.
+fn names(exchange: &Exchange) -> Names {
+    let newest = exchange.snapshot().path.iter().rev().find_map(|entry| stored_in(entry));
+    newest.map(|stored| Names::of_stored(&stored)).unwrap_or_default()
 }
 
 async fn create(State(door): State<Door>, request: Request) -> Result<Json<Value>, Failure> {
@@ -223,7 +237,8 @@ async fn list_items(
     let (parts, _) = request.into_parts();
     let mut exchange = open(&door, &parts, &id, SessionRole::Observer).await?;
     let leaf = exchange.snapshot().leaf_id.clone();
-    let items = page.of_path(&mut exchange, leaf.as_ref()).await?;
+    let names = names(&exchange);
+    let items = page.of_path(&mut exchange, leaf.as_ref(), &names).await?;
     exchange.close().await;
     Ok(Json(items))
 }
@@ -238,11 +253,12 @@ async fn add_items(State(door): State<Door>, Path(id): Path<String>, request: Re
         add(&door, &mut exchange, items).await?;
     }
     let leaf = exchange.snapshot().leaf_id.clone();
+    let names = names(&exchange);
     let (mut back, mut added) = (Back::to(leaf.as_ref()), Vec::new());
     while let Some(entry) = back.next(&mut exchange).await?
         && Some(&entry.entry_id) != before.as_ref()
     {
-        added.extend(shown_items(&exchange.snapshot().session_id, &entry).into_iter().rev());
+        added.extend(shown_items(&exchange.snapshot().session_id, &entry, &names).into_iter().rev());
     }
     exchange.close().await;
     added.reverse();
@@ -262,7 +278,9 @@ async fn item(
     let mut exchange = open(&door, &parts, &id, SessionRole::Observer).await?;
     let entry = entry_of(&mut exchange, &item).await?.ok_or_else(unknown_item)?;
     let item = normal(&exchange.snapshot().session_id, &item);
-    let found = shown_items(&exchange.snapshot().session_id, &entry).into_iter().find(|known| known["id"] == item);
+    let names = names(&exchange);
+    let found =
+        shown_items(&exchange.snapshot().session_id, &entry, &names).into_iter().find(|known| known["id"] == item);
     exchange.close().await;
     found.map(Json).ok_or_else(unknown_item)
 }
@@ -278,14 +296,15 @@ async fn delete_item(
     let entry = entry_of(&mut exchange, &item).await?.ok_or_else(unknown_item)?;
     let session = exchange.snapshot().session_id.clone();
     let item = normal(&session, &item);
-    if !shown_items(&session, &entry).iter().any(|known| known["id"] == item) {
+    let names = names(&exchange);
+    if !shown_items(&session, &entry, &names).iter().any(|known| known["id"] == item) {
         return Err(unknown_item());
     }
     let leaf = exchange.snapshot().leaf_id.clone();
     let mut back = Back::to(leaf.as_ref());
     let newest = loop {
         match back.next(&mut exchange).await? {
-            Some(newest) if shown_items(&session, &newest).is_empty() => {}
+            Some(newest) if shown_items(&session, &newest, &names).is_empty() => {}
             newest => break newest,
         }
     };

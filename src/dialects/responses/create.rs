@@ -6,12 +6,13 @@ use super::{
     compact::{Sealer, summarise},
     ids::{self, ResponseId},
     input::Input,
-    listing::Back,
-    references::{Found, find},
+    place::From,
+    references::find,
     request::Create,
-    resource::{Resource, details, functions_of, stored_of, system_of},
+    resource::{Resource, details, stored_of},
     running::Running,
     socket::Shared,
+    tools::Tools,
     writer::Writer,
 };
 use crate::{
@@ -21,7 +22,7 @@ use crate::{
 use axum::http::StatusCode;
 use reseed_client::Connect;
 use reseed_protocol::{
-    CommandId, Entry, EntryId, ErrorBody, ErrorCode, Message, Part,
+    CommandId, Entry, ErrorBody, ErrorCode, Message, Part,
     command::Command,
     content::{Input as Said, InputContent, InputItem, InputPart},
     reply::{Done, Reply},
@@ -30,17 +31,6 @@ use reseed_protocol::{
 };
 use serde_json::json;
 use std::sync::Arc;
-
-/// The place that a response continues from.
-struct From {
-    /// The last entry of the response before it; `None` to continue at the leaf.
-    parent: Option<EntryId>,
-    /// The texts of system messages so far.
-    system: Vec<String>,
-    in_conversation: bool,
-    /// True for a response that is stored, so that what follows would be stored beside it.
-    is_stored: bool,
-}
 
 /// Starts a response. `key` makes a repeated request return the same one. `may_continue` says which responses that were
 /// not to be stored this client may continue.
@@ -77,21 +67,21 @@ pub(super) async fn begin(
     let mut input = Input::read(create.input.as_ref().unwrap_or(&json!([])), &found)?;
     let is_found = matches!(place, Place::Session(_));
     let mut is_new = !is_found;
-    let tools = if is_new { create.offers() } else { Vec::new() };
-    let opened = Exchange::open(Box::new(Shared(connect.clone())), place, tools).await;
+    let own = create.tools.as_deref().unwrap_or_default();
+    let offers = if is_new { Tools::of(&input.tools, own).offers } else { Vec::new() };
+    let opened = Exchange::open(Box::new(Shared(connect.clone())), place, offers).await;
     let mut exchange = opened.map_err(|error| match (&create.previous_response_id, error.code) {
         (Some(text), ErrorCode::SessionNotFound) => not_found(text),
         _ => Failure::from(error),
     })?;
     let id = key.map(|key| command_id("responses.input", key));
     let mut from = match &previous {
-        Some(previous) => after(&mut exchange, previous, may_continue).await?,
-        None if create.conversation.is_some() => {
-            let system = newest_system(&mut exchange, id.as_ref()).await?;
-            From { parent: None, system, in_conversation: true, is_stored: false }
-        }
-        None => From { parent: None, system: Vec::new(), in_conversation: false, is_stored: false },
+        Some(previous) => From::after(&mut exchange, previous, may_continue).await?,
+        None if create.conversation.is_some() => From::end(&mut exchange, id.as_ref()).await?,
+        None => From::default(),
     };
+    from.bring(&input.tools);
+    let tools = Tools::of(&from.tools, own);
     if create.store == Some(false)
         && from.is_stored
         && input.approvals.is_empty()
@@ -114,8 +104,8 @@ pub(super) async fn begin(
             let error = ErrorBody::new(ErrorCode::TurnRunning, "another response of this conversation is being made");
             return Err(error.into());
         }
-        if create.own_tools().next().is_some() && (!is_running || !input.approvals.is_empty()) {
-            exchange.offer(create.offers()).await?;
+        if !tools.offers.is_empty() && (!is_running || !input.approvals.is_empty()) {
+            exchange.offer(tools.offers).await?;
         }
     }
     from.system.append(&mut input.system);
@@ -130,7 +120,8 @@ pub(super) async fn begin(
         strategy: create.strategy(exchange.snapshot().context_info.max_tokens)?,
     };
     exchange.configure(wanted).await?;
-    let mut stored = create.stored(&from.system);
+    let mut stored = create.stored(&tools.names);
+    from.store(&mut stored)?;
     // Without an answer, the response is over as soon as it is stored.
     if create.generate == Some(false) || input.compacts {
         stored["without_answer"] = true.into();
@@ -248,33 +239,6 @@ pub(super) async fn mark(
     }
 }
 
-/// Returns where the response after this one continues.
-async fn after(
-    exchange: &mut Exchange,
-    previous: &ResponseId,
-    may_continue: &(dyn Fn(&ResponseId) -> bool + Sync),
-) -> Result<From, Failure> {
-    let lost = || not_found(&previous.to_string());
-    let input = match exchange.snapshot().entries.get(&previous.entry) {
-        Some(entry) => (**entry).clone(),
-        None => exchange.entry(&previous.entry).await.map_err(|_| lost())?,
-    };
-    let stored = stored_in(&input).ok_or_else(lost)?;
-    if stored["store"] == false && !may_continue(previous) {
-        return Err(lost());
-    }
-    let answer = exchange.answer_to(&previous.entry, &functions_of(&stored)).await;
-    let answer = answer.map_err(|error| if error.code == ErrorCode::EntryNotFound { lost() } else { error.into() })?;
-    let last = answer.last().map_or(&previous.entry, |entry| &entry.entry_id);
-    let is_leaf = exchange.snapshot().leaf_id.as_ref() == Some(last);
-    Ok(From {
-        parent: (!is_leaf).then(|| last.clone()),
-        system: system_of(&stored),
-        in_conversation: stored["in_conversation"] == true,
-        is_stored: stored["store"] != false,
-    })
-}
-
 /// Returns what was stored with an input of this dialect.
 pub(super) fn stored_in(entry: &Entry) -> Option<serde_json::Value> {
     match &entry.data {
@@ -301,41 +265,6 @@ fn refused(error: reseed_protocol::ErrorBody, create: &Create) -> Failure {
         Some("unknown_call") => failure.at("input"),
         _ => failure,
     }
-}
-
-/// Returns the texts of system messages that hold at the end of a session: those of its newest input, or of the one
-/// before the input that this command has stored.
-///
-/// # Errors
-/// Why the session cannot be read.
-pub(super) async fn newest_system(
-    exchange: &mut Exchange,
-    command: Option<&CommandId>,
-) -> Result<Vec<String>, Failure> {
-    let snapshot = exchange.snapshot();
-    let mut known: Vec<serde_json::Value> = snapshot.path.iter().rev().filter_map(|entry| stored_in(entry)).collect();
-    let own = command.and_then(|id| known.iter().position(|stored| stored["key"] == id.as_str()));
-    known.drain(..own.map_or(0, |own| own + 1));
-    let mut back = Back::before(snapshot.path.top().filter(|_| snapshot.path.more()));
-    while known.is_empty()
-        && let Some(entry) = back.next(exchange).await?
-    {
-        known.extend(stored_in(&entry));
-    }
-    Ok(known.first().map(system_of).unwrap_or_default())
-}
-
-/// Returns the texts of system messages, the other items as a history, and the user's words at their end.
-///
-/// # Errors
-/// What cannot be used, and where.
-pub(super) fn as_input_items(
-    items: &serde_json::Value,
-    sealer: &Sealer,
-) -> Result<(Vec<String>, Vec<Message>, Said), Failure> {
-    let input = Input::read_at("items", items, &Found::new())?;
-    let history = sealer.unseal(input.history, &input.compactions)?;
-    Ok((input.system, history, as_input(input.parts)))
 }
 
 /// Returns the user's new words as input.

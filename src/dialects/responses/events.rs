@@ -105,9 +105,8 @@ impl Events {
         let name = match &open.item.body {
             Body::Message(_) => "response.output_text.delta",
             Body::Reasoning(..) => "response.reasoning.delta",
-            Body::Call { .. } | Body::Made { .. } | Body::Asked { .. } | Body::Compaction(..) => {
-                "response.function_call_arguments.delta"
-            }
+            Body::Call { tool, .. } => &format!("{}.delta", tool.event()),
+            Body::Made { .. } | Body::Asked { .. } | Body::Compaction(..) => return,
         };
         let mut event = json!({
             "type": name, "item_id": open.item.id, "output_index": open.place, "delta": rest,
@@ -128,7 +127,7 @@ impl Events {
     pub(super) fn close(&mut self, body: &Body) {
         let text = match body {
             Body::Message(text) | Body::Reasoning(text, _) => text,
-            Body::Call { arguments, .. } => arguments,
+            Body::Call { given, .. } => given,
             Body::Made { .. } | Body::Asked { .. } | Body::Compaction(..) => "",
         };
         self.text(0, text);
@@ -156,9 +155,8 @@ impl Events {
                     "part": reasoning_part(text),
                 }));
             }
-            Body::Call { .. } => self.event(json!({
-                "type": "response.function_call_arguments.done", "item_id": id, "output_index": place,
-                "arguments": text,
+            Body::Call { tool, .. } => self.event(json!({
+                "type": format!("{}.done", tool.event()), "item_id": id, "output_index": place, tool.kind().1: text,
             })),
             Body::Made { .. } | Body::Asked { .. } | Body::Compaction(..) => {}
         }
@@ -181,6 +179,7 @@ impl Events {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::responses::tools::Named;
 
     fn items() -> Vec<Item> {
         let item = |id: &str, body| Item { id: id.to_owned(), order: (0, 0), is_whole: true, body };
@@ -191,8 +190,16 @@ mod tests {
                 "fc_a_2",
                 Body::Call {
                     call_id: "call".to_owned(),
-                    name: "look".to_owned(),
-                    arguments: r#"{"at":"sea"}"#.to_owned(),
+                    tool: Named { name: "look".to_owned(), namespace: None, is_custom: false },
+                    given: r#"{"at":"sea"}"#.to_owned(),
+                },
+            ),
+            item(
+                "ctc_a_3",
+                Body::Call {
+                    call_id: "code".to_owned(),
+                    tool: Named { name: "exec".to_owned(), namespace: Some("functions".to_owned()), is_custom: true },
+                    given: "text(\"⛵\")".to_owned(),
                 },
             ),
             item(
@@ -210,7 +217,7 @@ mod tests {
     fn streamed(body: &Body) -> &str {
         match body {
             Body::Message(text) | Body::Reasoning(text, _) => text,
-            Body::Call { arguments, .. } => arguments,
+            Body::Call { given, .. } => given,
             Body::Made { .. } | Body::Asked { .. } | Body::Compaction(..) => "",
         }
     }

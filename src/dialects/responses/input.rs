@@ -3,8 +3,10 @@
 use super::{
     references::{Found, reference},
     request::Invalid,
+    tools::{Tool, arguments_of, join},
 };
 use reseed_protocol::{CallId, Message, Part, Role};
+use serde::Deserialize as _;
 use serde_json::Value;
 
 /// The input of a request, taken apart.
@@ -20,6 +22,8 @@ pub(super) struct Input {
     pub(super) compactions: Vec<(usize, String)>,
     /// Answers to approvals.
     pub(super) approvals: Vec<Approved>,
+    /// Tools that are in force from here on.
+    pub(super) tools: Vec<Tool>,
     /// True if the client asks for a compaction now.
     pub(super) compacts: bool,
 }
@@ -80,13 +84,21 @@ impl Input {
                 self.answer(Part::Reasoning { text, payload: Some(item.clone()) });
                 Ok(())
             }
-            "function_call" => {
+            "function_call" | "custom_tool_call" => {
                 let (call_id, name) = (call_id(item, at)?, text(&item["name"], &format!("{at}.name"))?);
-                let arguments = text(&item["arguments"], &format!("{at}.arguments"))?;
-                self.answer(Part::ToolCall { call_id, name, arguments });
+                let arguments = match kind {
+                    "function_call" => text(&item["arguments"], &format!("{at}.arguments"))?,
+                    _ => arguments_of(&text(&item["input"], &format!("{at}.input"))?),
+                };
+                self.answer(Part::ToolCall { call_id, name: join(item["namespace"].as_str(), &name), arguments });
                 Ok(())
             }
-            "function_call_output" => {
+            "additional_tools" => {
+                let tools = Vec::deserialize(&item["tools"]);
+                self.tools.extend(tools.map_err(|error| Invalid::at(format!("{at}.tools"), error.to_string()))?);
+                Ok(())
+            }
+            "function_call_output" | "custom_tool_call_output" => {
                 let (output, images) = output_parts(&item["output"], &format!("{at}.output"))?;
                 let mut content = vec![Part::ToolResult { call_id: call_id(item, at)?, output, is_error: false }];
                 content.extend(images);
@@ -114,7 +126,8 @@ impl Input {
                 Ok(())
             }
             other => {
-                let known = "message, reasoning, function_call, function_call_output, compaction, compaction_trigger, \
+                let known = "message, reasoning, function_call, function_call_output, custom_tool_call, \
+                             custom_tool_call_output, additional_tools, compaction, compaction_trigger, \
                              mcp_approval_response";
                 Err(Invalid::at(format!("{at}.type"), format!("`{other}` is not supported; there are {known}")))
             }
@@ -275,7 +288,7 @@ mod tests {
             (json!([7]), "input[0].type: it names the kind of item"),
             (
                 json!([{ "type": "surprise" }]),
-                "input[0].type: `surprise` is not supported; there are message, reasoning, function_call, function_call_output, compaction, compaction_trigger, mcp_approval_response",
+                "input[0].type: `surprise` is not supported; there are message, reasoning, function_call, function_call_output, custom_tool_call, custom_tool_call_output, additional_tools, compaction, compaction_trigger, mcp_approval_response",
             ),
             (
                 json!([{ "role": "critic", "content": "x" }]),

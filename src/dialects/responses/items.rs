@@ -1,6 +1,9 @@
 //! The output items of a response, from the entries of its turn.
 
-use super::ids::item_id;
+use super::{
+    ids::item_id,
+    tools::{Named, Names},
+};
 use reseed_protocol::{CallId, Entry, EntryId, Message, Part, Role, SessionId, tools::Approval};
 use serde_json::{Value, json};
 
@@ -21,8 +24,8 @@ pub(super) enum Body {
     Message(String),
     /// The model's reasoning, and the provider's own item, which a client sends back unchanged.
     Reasoning(String, Option<Value>),
-    /// A call of a function, which the client makes.
-    Call { call_id: String, name: String, arguments: String },
+    /// A call of a tool, which the client makes, with its arguments or its text.
+    Call { call_id: String, tool: Named, given: String },
     /// A call that the server has made, with its result.
     Made { name: String, arguments: String, output: String, is_error: bool },
     /// A summary that a client can carry to another chain: sealed, and as text.
@@ -48,7 +51,8 @@ pub(super) struct OpenCall {
     call_id: CallId,
     name: String,
     arguments: String,
-    is_function: bool,
+    /// The client's tool, if it is one.
+    tool: Option<Named>,
 }
 
 /// The items of an entry.
@@ -92,7 +96,7 @@ impl Item {
     pub(super) fn of_entry(
         (session, entry, number): (&SessionId, &EntryId, usize),
         message: &Message,
-        functions: &[String],
+        names: &Names,
         calls: &mut Calls,
     ) -> Items {
         let last = message.content.len().saturating_sub(1);
@@ -106,13 +110,14 @@ impl Item {
                 (Role::Assistant, Part::Text { text }) => Body::Message(text.clone()),
                 (Role::Assistant, Part::Reasoning { text, payload }) => Body::Reasoning(text.clone(), payload.clone()),
                 (Role::Assistant, Part::ToolCall { call_id, name, arguments }) => {
+                    let tool = names.get(name).cloned();
                     calls.push(OpenCall {
-                        id: item_id(session, entry, places[index], "fc"),
+                        id: item_id(session, entry, places[index], tool.as_ref().map_or("fc", Named::prefix)),
                         order,
                         call_id: call_id.clone(),
                         name: name.clone(),
                         arguments: arguments.clone(),
-                        is_function: functions.contains(name),
+                        tool,
                     });
                     continue;
                 }
@@ -133,9 +138,10 @@ impl Item {
 
     /// Returns the items for the calls that the client makes.
     pub(super) fn of_calls(calls: Calls) -> impl Iterator<Item = Self> {
-        calls.into_iter().filter(|call| call.is_function).map(|call| {
-            let OpenCall { id, order, call_id, name, arguments, .. } = call;
-            Self { id, order, is_whole: true, body: Body::Call { call_id: call_id.to_string(), name, arguments } }
+        calls.into_iter().filter_map(|OpenCall { id, order, call_id, arguments, tool, .. }| {
+            let tool = tool?;
+            let body = Body::Call { call_id: call_id.to_string(), given: tool.given(&arguments), tool };
+            Some(Self { id, order, is_whole: true, body })
         })
     }
 
@@ -145,7 +151,7 @@ impl Item {
         let mut calls = Calls::new();
         for entry in entries.iter().rev() {
             if let Some(message) = entry.message() {
-                Self::of_entry((session, &entry.entry_id, 0), message, &[], &mut calls);
+                Self::of_entry((session, &entry.entry_id, 0), message, &Names::default(), &mut calls);
             }
         }
         calls
@@ -190,12 +196,8 @@ impl Item {
                 }
                 item
             }
-            Body::Call { call_id, name, arguments } => {
-                let arguments = if with_content { arguments.as_str() } else { "" };
-                json!({
-                    "type": "function_call", "id": id, "call_id": call_id, "name": name, "arguments": arguments,
-                    "status": status,
-                })
+            Body::Call { call_id, tool, given } => {
+                tool.call(id, call_id, if with_content { given } else { "" }, status)
             }
             Body::Made { name, arguments, output, is_error } => {
                 let (output, error) = if *is_error { (None, Some(output)) } else { (Some(output), None) };
@@ -222,7 +224,7 @@ impl Body {
         match self {
             Self::Message(_) => "msg",
             Self::Reasoning(..) => "rs",
-            Self::Call { .. } => "fc",
+            Self::Call { tool, .. } => tool.prefix(),
             Self::Made { .. } => "mcp",
             Self::Asked { .. } => "mcpr",
             Self::Compaction(..) => "cmp",

@@ -6,6 +6,7 @@
 use super::{
     ids::{ItemId, normal},
     retrieve::shown_items,
+    tools::Names,
 };
 use crate::{exchange::Exchange, http::Failure};
 use reseed_protocol::{
@@ -46,15 +47,20 @@ enum Order {
 }
 
 impl Page {
-    /// Returns this part of the items on the path to an entry.
+    /// Returns this part of the items on the path to an entry, with calls of these tools as the client has named them.
     ///
     /// # Errors
     /// `item_not_found` for an unknown `after`, or why the session cannot be read.
-    pub(super) async fn of_path(&self, exchange: &mut Exchange, last: Option<&EntryId>) -> Result<Value, Failure> {
+    pub(super) async fn of_path(
+        &self,
+        exchange: &mut Exchange,
+        last: Option<&EntryId>,
+        names: &Names,
+    ) -> Result<Value, Failure> {
         let limit = self.limit.unwrap_or(ITEMS).clamp(1, ITEMS_MAX);
         let mut items = match self.order {
-            Order::Desc => self.newest(exchange, last, limit + 1).await?,
-            Order::Asc => self.oldest(exchange, last, limit + 1).await?,
+            Order::Desc => self.newest(exchange, last, names, limit + 1).await?,
+            Order::Asc => self.oldest(exchange, last, names, limit + 1).await?,
         };
         let has_more = items.len() > limit;
         items.truncate(limit);
@@ -65,6 +71,7 @@ impl Page {
         &self,
         exchange: &mut Exchange,
         last: Option<&EntryId>,
+        names: &Names,
         count: usize,
     ) -> Result<Vec<Value>, Failure> {
         let (mut items, mut back) = match &self.after {
@@ -73,7 +80,7 @@ impl Page {
                 let entry = entry_of(exchange, after).await?.ok_or_else(|| unknown(after))?;
                 let session = exchange.snapshot().session_id.clone();
                 let after = &normal(&session, after);
-                let mut older = shown_items(&session, &entry);
+                let mut older = shown_items(&session, &entry, names);
                 let place = older.iter().position(|item| item["id"] == after.as_str());
                 older.truncate(place.ok_or_else(|| unknown(after))?);
                 older.reverse();
@@ -83,7 +90,7 @@ impl Page {
         while items.len() < count
             && let Some(entry) = back.next(exchange).await?
         {
-            items.extend(shown_items(&exchange.snapshot().session_id, &entry).into_iter().rev());
+            items.extend(shown_items(&exchange.snapshot().session_id, &entry, names).into_iter().rev());
         }
         items.truncate(count);
         Ok(items)
@@ -93,6 +100,7 @@ impl Page {
         &self,
         exchange: &mut Exchange,
         last: Option<&EntryId>,
+        names: &Names,
         count: usize,
     ) -> Result<Vec<Value>, Failure> {
         let mut back = Back::to(last);
@@ -101,7 +109,7 @@ impl Page {
         let last = self.after.as_ref().map(|after| normal(&session, after));
         let is_after = |item: &Value| last.as_ref().is_some_and(|last| item["id"] == last.as_str());
         while let Some(entry) = back.next(exchange).await? {
-            for item in shown_items(&session, &entry).into_iter().rev() {
+            for item in shown_items(&session, &entry, names).into_iter().rev() {
                 if is_after(&item) {
                     return Ok(items.into());
                 }

@@ -4,9 +4,10 @@
 //! the session's tree, and an older `previous_response_id` begins a branch. Everything that is retrieved later comes
 //! from the session's log.
 //!
-//! - [`request`], [`input`], [`references`]: what a client sends; [`items`], [`resource`], [`events`]: what it gets
-//! - [`create`], [`approve`]: ask; [`running`]: follows the turn, which [`writer`] writes as a response; [`retrieve`]:
-//!   reads it again
+//! - [`request`], [`input`], [`references`], [`tools`]: what a client sends; [`items`], [`resource`], [`events`]: what
+//!   it gets
+//! - [`create`], [`place`], [`approve`]: ask; [`running`]: follows the turn, which [`writer`] writes as a response;
+//!   [`retrieve`]: reads it again
 //! - [`conversations`], [`branches`], [`listing`]: sessions as conversations; [`compact`]: summaries that a client may
 //!   carry on; [`count`]: tokens of a request; [`socket`]
 
@@ -21,6 +22,7 @@ mod ids;
 mod input;
 mod items;
 mod listing;
+mod place;
 mod recent;
 mod references;
 mod request;
@@ -29,6 +31,7 @@ mod retrieve;
 mod running;
 mod socket;
 mod steering;
+mod tools;
 mod writer;
 
 #[cfg(test)]

@@ -119,6 +119,8 @@ async fn item(
     if message.role == Role::User {
         return Ok(Some(vec![Message::new(Role::User, message.content.clone())]));
     }
+    // Calls of tools with free text are stored as all are.
+    let prefix = if id.prefix == "ctc" { "fc" } else { id.prefix.as_str() };
     let kind = |part: &Part| match part {
         Part::Text { .. } => "msg",
         Part::Reasoning { .. } => "rs",
@@ -129,7 +131,7 @@ async fn item(
     let is_made = id.prefix == "mcp";
     let numbered = places(message).into_iter().zip(&message.content);
     let part = numbered.into_iter().find(|(number, part)| {
-        *number == id.place && (kind(part) == id.prefix || is_made && matches!(part, Part::ToolResult { .. }))
+        *number == id.place && (kind(part) == prefix || is_made && matches!(part, Part::ToolResult { .. }))
     });
     let Some((_, part)) = part else { return Ok(None) };
     let said = Message::new(message.role, vec![part.clone()]);

@@ -1,12 +1,14 @@
 //! The body of `POST /v1/responses`.
 
-use super::ids::ResponseId;
+use super::{
+    ids::ResponseId,
+    tools::{Names, Tool, join},
+};
 use crate::http::{Failure, body};
 use reseed_protocol::{
     compaction::{SetContextStrategy, StrategySettings},
     context::{AnswerFormat, AnswerOptions, ToolChoice},
     session::SetOptions,
-    tools::ToolOffer,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -84,9 +86,9 @@ pub(crate) struct Create {
     pub(super) max_output_tokens: Option<u64>,
     /// Accepted without effect.
     pub(super) max_tool_calls: Option<u64>,
-    /// The client's functions. Other tools are left out.
+    /// The client's functions, custom tools, and namespaces of both. Other tools are left out.
     pub(super) tools: Option<Vec<Tool>>,
-    /// `auto`, `none`, `required`, or a function.
+    /// `auto`, `none`, `required`, a function, or a custom tool.
     pub(super) tool_choice: Option<Value>,
     /// Whether the model may call several tools at once.
     pub(super) parallel_tool_calls: Option<bool>,
@@ -140,23 +142,6 @@ impl Conversation {
     }
 }
 
-/// A tool of the client.
-#[cfg_attr(test, derive(utoipa::ToSchema))]
-#[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Tool {
-    #[serde(rename = "type")]
-    pub(super) kind: String,
-    #[serde(default)]
-    pub(super) name: String,
-    #[serde(default)]
-    pub(super) description: Option<String>,
-    #[serde(default)]
-    #[cfg_attr(test, schema(value_type = Object))]
-    pub(super) parameters: Value,
-    #[serde(default)]
-    pub(super) strict: Option<bool>,
-}
-
 /// How the model reasons.
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 #[derive(Debug, Clone, Deserialize)]
@@ -201,26 +186,6 @@ impl Create {
         self.metadata.as_ref().map_or(Ok(()), check_metadata)
     }
 
-    /// Returns the tools of the client. Their calls end a response.
-    pub(super) fn offers(&self) -> Vec<ToolOffer> {
-        let offer = |tool: &Tool| {
-            let description = tool.description.clone().unwrap_or_default();
-            ToolOffer { ends_turn: Some(true), ..ToolOffer::new(&tool.name, description, tool.parameters.clone()) }
-        };
-        self.own_tools().map(offer).collect()
-    }
-
-    /// Returns the functions among the tools. Others are of other servers: clients such as Codex offer them to
-    /// everyone, and the response says which were taken.
-    pub(super) fn own_tools(&self) -> impl Iterator<Item = &Tool> {
-        self.tools.iter().flatten().filter(|tool| tool.kind == "function")
-    }
-
-    /// Returns the names of the client's tools.
-    pub(super) fn functions(&self) -> Vec<String> {
-        self.own_tools().map(|tool| tool.name.clone()).collect()
-    }
-
     /// Returns the sampling, the limits and the form of the answer.
     ///
     /// # Errors
@@ -250,7 +215,9 @@ impl Create {
                 _ => return Err(Invalid::at("tool_choice", "it must be auto, none, required or a function")),
             },
             Some(object) => match (object["type"].as_str(), object["name"].as_str()) {
-                (Some("function"), Some(name)) => Some(ToolChoice::Tool { name: name.to_owned() }),
+                (Some("function" | "custom"), Some(name)) => {
+                    Some(ToolChoice::Tool { name: join(object["namespace"].as_str(), name) })
+                }
                 _ => return Err(Invalid::at("tool_choice", "it must be auto, none, required or a function")),
             },
         };
@@ -310,24 +277,21 @@ impl Create {
         Ok(Some(SetContextStrategy { strategy: named.unwrap_or("threshold").to_owned(), settings }))
     }
 
-    /// Returns what is stored with the input: the fields that the response repeats, and the names of the functions.
-    pub(super) fn stored(&self, system: &[String]) -> Value {
+    /// Returns what is stored with the input: the fields that the response repeats, and the names of the tools.
+    pub(super) fn stored(&self, names: &Names) -> Value {
         let mut stored = self.repeated();
         if stored.to_string().len() > REPEATED_BYTES_MAX {
             stored["tools"] = json!([]);
             stored["instructions"] = Value::Null;
             stored["text"] = json!({ "format": { "type": "text" } });
         }
-        stored["functions"] = json!(self.functions());
-        if !system.is_empty() {
-            stored["system"] = json!(system);
-        }
+        stored["functions"] = names.stored();
         stored
     }
 
     /// Returns the fields of the response that repeat the request.
     pub(super) fn repeated(&self) -> Value {
-        let tools: Vec<Value> = self.own_tools().map(Tool::shown).collect();
+        let tools: Vec<Value> = self.tools.iter().flatten().filter_map(Tool::shown).collect();
         let text = self.text.clone().filter(|text| text.get("format").is_some_and(Value::is_object)).map(Value::Object);
         let effort = self.reasoning.as_ref().and_then(|reasoning| reasoning.effort.as_deref());
         json!({
@@ -352,15 +316,6 @@ impl Create {
             "metadata": self.metadata.clone().unwrap_or_default(),
             "safety_identifier": self.safety_identifier,
             "prompt_cache_key": self.prompt_cache_key,
-        })
-    }
-}
-
-impl Tool {
-    fn shown(&self) -> Value {
-        json!({
-            "type": "function", "name": self.name, "description": self.description, "parameters": self.parameters,
-            "strict": self.strict.unwrap_or(false),
         })
     }
 }

@@ -8,6 +8,11 @@ use crate::{exchange::Ended, http::Failure};
 use reseed_protocol::{StopReason, Timestamp, Usage, turn::TurnStatus};
 use serde_json::{Map, Value, json};
 
+/// The fields of what is stored with an input that hold the tools of a chain's items, and that name the input which has
+/// them.
+pub(super) const ADDITIONAL: &str = "additional_tools";
+pub(super) const ADDITIONAL_IN: &str = "additional_tools_in";
+
 /// A response.
 #[derive(Debug, Clone)]
 pub(super) struct Resource {
@@ -53,7 +58,7 @@ impl Resource {
 
     fn shown_with(&self, output: Vec<&Item>) -> Value {
         let mut shown = self.stored.as_object().cloned().unwrap_or_default();
-        for own in ["functions", "system", "in_conversation", "without_answer", "key"] {
+        for own in ["functions", "system", "in_conversation", "without_answer", "key", ADDITIONAL, ADDITIONAL_IN] {
             shown.remove(own);
         }
         let (status, _) = self.status();
@@ -147,12 +152,6 @@ fn code_of(code: Option<String>) -> String {
 /// Returns what a response of this entry has stored; `None` if the entry is no input of this dialect.
 pub(super) fn stored_of(details: Option<&Value>) -> Option<Value> {
     details?.get("responses").filter(|stored| stored.is_object()).cloned()
-}
-
-/// Returns the names of the client's functions in what was stored.
-pub(super) fn functions_of(stored: &Value) -> Vec<String> {
-    let names = stored["functions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect()
 }
 
 /// Returns the texts of system messages in what was stored.

@@ -6,8 +6,9 @@ use super::{
     ids::{ResponseId, item_id},
     items::places,
     listing::Page,
-    resource::{Resource, functions_of},
+    resource::Resource,
     running::Running,
+    tools::Names,
     writer::Writer,
 };
 use crate::{
@@ -53,7 +54,7 @@ pub(super) async fn open(
     let input = exchange.entry(&parsed.entry).await.map_err(|_| unknown(id))?;
     let stored = stored_in(&input).filter(|stored| stored["store"] != false).ok_or_else(|| unknown(id))?;
     exchange
-        .follow(&parsed.entry, &functions_of(&stored))
+        .follow(&parsed.entry, &Names::of_stored(&stored).joined())
         .await
         .map_err(|error| if error.code == ErrorCode::EntryNotFound { unknown(id) } else { error.into() })?;
     let without_answer = stored["without_answer"] == true;
@@ -163,13 +164,13 @@ async fn has_one_input(exchange: &mut Exchange, input: &EntryId) -> Result<bool,
 /// As [`open`].
 pub(super) async fn input_items(connect: Box<dyn Connect>, id: &str, page: &Page) -> Result<Value, Failure> {
     let mut running = open(connect, id, None, SessionRole::Observer).await?;
-    let items = page.of_path(&mut running.exchange, Some(&running.id.entry)).await?;
+    let items = page.of_path(&mut running.exchange, Some(&running.id.entry), running.writer.names()).await?;
     running.exchange.close().await;
     Ok(items)
 }
 
-/// Returns an entry as items of a conversation.
-pub(super) fn shown_items(session: &SessionId, entry: &Entry) -> Vec<Value> {
+/// Returns an entry as items of a conversation, with calls of these tools as its client has named them.
+pub(super) fn shown_items(session: &SessionId, entry: &Entry, names: &Names) -> Vec<Value> {
     let id = |prefix: &str, part: usize| item_id(session, &entry.entry_id, part, prefix);
     let message = match &entry.data {
         EntryData::Message(message) => message,
@@ -216,10 +217,10 @@ pub(super) fn shown_items(session: &SessionId, entry: &Entry) -> Vec<Value> {
                 }
                 item
             }
-            Part::ToolCall { call_id, name, arguments } => json!({
-                "type": "function_call", "id": id("fc", part), "call_id": call_id, "name": name,
-                "arguments": arguments, "status": "completed",
-            }),
+            Part::ToolCall { call_id, name, arguments } => {
+                let named = names.named(name);
+                named.call(&id(named.prefix(), part), call_id.as_str(), &named.given(arguments), "completed")
+            }
             Part::ToolResult { call_id, output, .. } => json!({
                 "type": "function_call_output", "id": id("fco", part), "call_id": call_id, "output": output,
                 "status": "completed",

@@ -106,7 +106,7 @@ impl Running {
     /// # Errors
     /// Why the session cannot be read.
     pub(super) async fn last_entry(&mut self) -> Result<EntryId, ErrorBody> {
-        let answer = self.exchange.answer_to(&self.id.entry, self.writer.functions()).await?;
+        let answer = self.exchange.answer_to(&self.id.entry, &self.writer.names().joined()).await?;
         Ok(answer.last().map_or(&self.id.entry, |entry| &entry.entry_id).clone())
     }
 }

@@ -4,7 +4,8 @@ use super::{
     events::Events,
     ids::item_id,
     items::{AT_THE_END, Body, Calls, Item, Items},
-    resource::{Resource, functions_of},
+    resource::Resource,
+    tools::Names,
 };
 use crate::exchange::{Ended, Step, added};
 use reseed_protocol::{
@@ -18,7 +19,7 @@ use serde_json::Value;
 pub(super) struct Writer {
     resource: Resource,
     events: Events,
-    functions: Vec<String>,
+    names: Names,
     calls: Calls,
     /// The number of entries so far.
     entries: usize,
@@ -46,7 +47,7 @@ struct Streamed {
 impl Writer {
     /// Begins to write a response, for a client that has the events up to `seen`.
     pub(super) fn new(resource: Resource, seen: Option<u64>) -> Self {
-        let functions = functions_of(&resource.stored);
+        let names = Names::of_stored(&resource.stored);
         let mut events = Events::new(seen);
         events.response("response.created", &resource.streamed());
         events.response("response.in_progress", &resource.streamed());
@@ -54,7 +55,7 @@ impl Writer {
         Self {
             resource,
             events,
-            functions,
+            names,
             calls: Calls::new(),
             entries: 0,
             asks: false,
@@ -132,9 +133,9 @@ impl Writer {
         self.resource.stored["in_conversation"] == true
     }
 
-    /// Returns the names of the client's functions.
-    pub(super) fn functions(&self) -> &[String] {
-        &self.functions
+    /// Returns the names of the client's tools.
+    pub(super) fn names(&self) -> &Names {
+        &self.names
     }
 
     /// Returns the time of the input.
@@ -245,7 +246,7 @@ impl Writer {
         let Items { streamed: texts, others } = Item::of_entry(
             (&self.resource.id.session, &entry.entry_id, self.entries),
             message,
-            &self.functions,
+            &self.names,
             &mut self.calls,
         );
         let is_other = |streamed: &Streamed| streamed.entry != entry.entry_id;

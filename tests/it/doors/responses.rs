@@ -5,6 +5,7 @@ mod carried;
 mod conversed;
 mod counted;
 mod forgotten;
+mod namespaces;
 mod ordered;
 mod referred;
 mod reviewed;

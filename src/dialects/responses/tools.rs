@@ -1,0 +1,343 @@
+//! The client's tools: functions, tools that take free text, and namespaces of both.
+//!
+//! A model knows functions by one name each, and gives them JSON. So a tool of a namespace is offered to it as
+//! `NAMESPACE__NAME`, and a tool that takes free text as a function with the text as its argument. The client gets the
+//! calls as it has named the tools. The names in force are stored with each input, so calls are found again later.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
+use reseed_protocol::tools::ToolOffer;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use std::io::{Read as _, Write as _};
+
+/// The namespace whose tools keep their names, because clients take calls of them without a namespace, too.
+const PLAIN: &str = "functions";
+
+/// Maximum length of a name that the model knows.
+const NAME_LENGTH_MAX: usize = 64;
+
+/// Bytes of a digest, as hexadecimal digits at the end of a name that was too long.
+const DIGEST_BYTES: usize = 4;
+
+/// Maximum bytes of tools that are unpacked.
+const UNPACKED_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// The argument of a function that stands for a tool with free text.
+const TEXT: &str = "input";
+
+/// A tool of the client.
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Tool {
+    /// `function`, `custom` or `namespace`. Others are left out.
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    description: Option<String>,
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    #[cfg_attr(test, schema(value_type = Object))]
+    parameters: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    strict: Option<bool>,
+    /// The form of the text that a `custom` tool takes.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    #[cfg_attr(test, schema(value_type = Object))]
+    format: Value,
+    /// The functions and custom tools of a `namespace`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(test, schema(no_recursion))]
+    tools: Vec<Tool>,
+}
+
+impl Tool {
+    /// Returns the tool as the response repeats it; `None` if it is of another server. Clients such as Codex offer
+    /// those to everyone, and the response says which were taken.
+    pub(super) fn shown(&self) -> Option<Value> {
+        let mut shown = json!(self);
+        match self.kind.as_str() {
+            "function" => {
+                shown["parameters"] = self.parameters.clone();
+                shown["strict"] = self.strict.unwrap_or(false).into();
+            }
+            "custom" | "namespace" => {}
+            _ => return None,
+        }
+        Some(shown)
+    }
+
+    /// Returns what the model is told of the tool, and the form of its arguments.
+    fn described(&self) -> (String, Value) {
+        let mut description = self.description.clone().unwrap_or_default();
+        if self.kind != "custom" {
+            return (description, self.parameters.clone());
+        }
+        description.push_str(&format!("\n\nIts argument `{TEXT}` is the raw text."));
+        if let Some(grammar) = self.format["definition"].as_str() {
+            let syntax = self.format["syntax"].as_str().unwrap_or("formal");
+            description.push_str(&format!(" The text follows this {syntax} grammar:\n{grammar}"));
+        }
+        let parameters = json!({
+            "type": "object", "properties": { TEXT: { "type": "string" } }, "required": [TEXT],
+            "additionalProperties": false,
+        });
+        (description, parameters)
+    }
+}
+
+/// How a client names a tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Named {
+    pub(super) name: String,
+    pub(super) namespace: Option<String>,
+    /// True if it takes free text.
+    pub(super) is_custom: bool,
+}
+
+impl Named {
+    fn joined(&self) -> String {
+        join(self.namespace.as_deref(), &self.name)
+    }
+
+    /// Returns the type of its calls, and their field for what it is given.
+    pub(super) fn kind(&self) -> (&'static str, &'static str) {
+        if self.is_custom { ("custom_tool_call", "input") } else { ("function_call", "arguments") }
+    }
+
+    /// Returns the beginning of the types of events with what it is given.
+    pub(super) fn event(&self) -> String {
+        let (kind, field) = self.kind();
+        format!("response.{kind}_{field}")
+    }
+
+    /// Returns a call of the tool as clients get it.
+    pub(super) fn call(&self, id: &str, call_id: &str, given: &str, status: &str) -> Value {
+        let (kind, field) = self.kind();
+        let mut call = json!({
+            "type": kind, "id": id, "call_id": call_id, "name": self.name, field: given, "status": status,
+        });
+        if let Some(namespace) = &self.namespace {
+            call["namespace"] = namespace.as_str().into();
+        }
+        call
+    }
+
+    /// Returns what a call gives the tool: the arguments, or the text in them.
+    pub(super) fn given(&self, arguments: &str) -> String {
+        let read: Value = match self.is_custom {
+            true => serde_json::from_str(arguments).unwrap_or_default(),
+            false => Value::Null,
+        };
+        read[TEXT].as_str().unwrap_or(arguments).to_owned()
+    }
+
+    /// Returns the prefix of the ids of its calls.
+    pub(super) fn prefix(&self) -> &'static str {
+        if self.is_custom { "ctc" } else { "fc" }
+    }
+}
+
+/// The names of the client's tools.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Names(Vec<Named>);
+
+impl Names {
+    /// Reads the names that were stored with an input.
+    pub(super) fn of_stored(stored: &Value) -> Self {
+        let named = |item: &Value| {
+            Some(Named {
+                name: item.as_str().or(item["name"].as_str())?.to_owned(),
+                namespace: item["namespace"].as_str().map(str::to_owned),
+                is_custom: item["custom"] == true,
+            })
+        };
+        Self(stored["functions"].as_array().into_iter().flatten().filter_map(named).collect())
+    }
+
+    /// Returns what is stored with an input: only the name of a function without a namespace.
+    pub(super) fn stored(&self) -> Value {
+        let item = |Named { name, namespace, is_custom }: &Named| match (namespace, is_custom) {
+            (None, false) => json!(name),
+            _ => json!({ "name": name, "namespace": namespace, "custom": is_custom }),
+        };
+        self.0.iter().map(item).collect()
+    }
+
+    /// Returns the tool that the model knows by this name.
+    pub(super) fn get(&self, joined: &str) -> Option<&Named> {
+        self.0.iter().find(|named| named.joined() == joined)
+    }
+
+    /// Returns how to show a call of a tool that the model knows by this name: one that is not in force has only that.
+    pub(super) fn named(&self, joined: &str) -> Named {
+        let unknown = || Named { name: joined.to_owned(), namespace: None, is_custom: false };
+        self.get(joined).cloned().unwrap_or_else(unknown)
+    }
+
+    /// Returns the names that the model knows.
+    pub(super) fn joined(&self) -> Vec<String> {
+        self.0.iter().map(Named::joined).collect()
+    }
+}
+
+/// The tools that are in force for a request.
+#[derive(Debug, Default)]
+pub(super) struct Tools {
+    pub(super) names: Names,
+    /// What the model gets. Calls of these end a response.
+    pub(super) offers: Vec<ToolOffer>,
+}
+
+impl Tools {
+    /// Returns the tools of a chain's items and those of a request.
+    pub(super) fn of(additional: &[Tool], own: &[Tool]) -> Self {
+        let mut tools = Self::default();
+        for tool in &added(additional.to_vec(), own) {
+            if tool.kind == "namespace" {
+                let description = tool.description.as_deref().unwrap_or_default().trim();
+                let mut about = match description {
+                    "" => String::new(),
+                    _ => format!("The tools of `{}`: {description}\n\n", tool.name),
+                };
+                // What holds for all of them is said once.
+                tool.tools.iter().for_each(|inner| tools.add(inner, Some(&tool.name), &mut about));
+            } else {
+                tools.add(tool, None, &mut String::new());
+            }
+        }
+        tools
+    }
+
+    fn add(&mut self, tool: &Tool, namespace: Option<&str>, about: &mut String) {
+        let is_custom = tool.kind == "custom";
+        if !is_custom && tool.kind != "function" {
+            return;
+        }
+        let named = Named { name: tool.name.clone(), namespace: namespace.map(str::to_owned), is_custom };
+        let (description, parameters) = tool.described();
+        let description = std::mem::take(about) + &description;
+        let offer = ToolOffer::new(named.joined(), description, parameters);
+        self.offers.push(ToolOffer { ends_turn: Some(true), ..offer });
+        self.names.0.push(named);
+    }
+}
+
+/// Returns the model's name of a tool: in a namespace, a name that every provider accepts.
+pub(super) fn join(namespace: Option<&str>, name: &str) -> String {
+    let Some(namespace) = namespace.filter(|namespace| *namespace != PLAIN) else { return name.to_owned() };
+    let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let full = format!("{namespace}__{name}");
+    let mut joined: String = full.chars().map(|c| if is_letter(c) { c } else { '_' }).collect();
+    if joined.len() > NAME_LENGTH_MAX {
+        joined.truncate(NAME_LENGTH_MAX - 2 * DIGEST_BYTES - 1);
+        joined.push('_');
+        let digest = Sha256::digest(full);
+        joined.extend(digest[..DIGEST_BYTES].iter().map(|byte| format!("{byte:02x}")));
+    }
+    joined
+}
+
+/// Returns the arguments of the function that stands for a tool with free text.
+pub(super) fn arguments_of(text: &str) -> String {
+    json!({ TEXT: text }).to_string()
+}
+
+/// Returns tools with new ones, which take the places of those of the same name. Namespaces keep their other tools.
+pub(super) fn added(mut earlier: Vec<Tool>, new: &[Tool]) -> Vec<Tool> {
+    for later in new {
+        let same = earlier.iter_mut().find(|tool| (&tool.kind, &tool.name) == (&later.kind, &later.name));
+        match same {
+            Some(tool) => *tool = Tool { tools: added(std::mem::take(&mut tool.tools), &later.tools), ..later.clone() },
+            None => earlier.push(later.clone()),
+        }
+    }
+    earlier
+}
+
+/// Returns tools in a short form, to be stored.
+pub(super) fn packed(tools: &[Tool]) -> Option<String> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+    packed.write_all(json!(tools).to_string().as_bytes()).ok()?;
+    Some(STANDARD_NO_PAD.encode(packed.finish().ok()?))
+}
+
+/// Returns the tools of a short form.
+pub(super) fn unpacked(packed: &str) -> Option<Vec<Tool>> {
+    let packed = STANDARD_NO_PAD.decode(packed).ok()?;
+    serde_json::from_reader(GzDecoder::new(&packed[..]).take(UNPACKED_BYTES_MAX)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn namespace(name: &str, tools: Value) -> Tool {
+        let tool = json!({ "type": "namespace", "name": name, "description": "Of the sea.", "tools": tools });
+        Tool::deserialize(tool).unwrap()
+    }
+
+    fn function(name: &str) -> Value {
+        json!({ "type": "function", "name": name })
+    }
+
+    #[test]
+    fn every_name_is_one_that_every_provider_accepts() {
+        let long = "x".repeat(70);
+        let given = [
+            namespace("a", json!([function("b"), function("d é"), function(&long)])),
+            namespace("functions", json!([function("c"), { "type": "custom", "name": "run" }, { "type": "other" }])),
+        ];
+        let Tools { names, offers } = Tools::of(&given, &[]);
+        let joined = names.joined();
+        assert_eq!(
+            (&joined[..2], &joined[3..]),
+            (&["a__b".into(), "a__d__".into()][..], &["c".into(), "run".into()][..])
+        );
+        assert_eq!(joined[2], format!("a__{}_{}", "x".repeat(52), &joined[2][56..]));
+        assert_eq!(joined[2].len(), 64);
+        assert_ne!(joined[2], join(Some("a"), &"x".repeat(71)));
+        assert_eq!(offers.iter().map(|offer| offer.name.clone()).collect::<Vec<_>>(), joined);
+        assert_eq!(offers[0].description, "The tools of `a`: Of the sea.\n\n");
+        assert_eq!(offers[1].description, "", "what holds for all is said once");
+        assert_eq!(Names::of_stored(&json!({ "functions": names.stored() })), names);
+        assert_eq!(
+            Names::of_stored(&json!({ "functions": ["look"] })).joined(),
+            ["look"],
+            "as older versions stored it"
+        );
+        let named = names.get(&joined[2]).unwrap();
+        assert_eq!((named.namespace.as_deref(), &named.name), (Some("a"), &long));
+    }
+
+    #[test]
+    fn a_tool_with_free_text_is_a_function_of_one_text() {
+        let format = json!({ "type": "grammar", "syntax": "lark", "definition": "start: \"x\"" });
+        let tool = json!({ "type": "custom", "name": "run", "description": "Runs it.", "format": format });
+        let tool = Tool::deserialize(tool).unwrap();
+        let tools = Tools::of(&[], std::slice::from_ref(&tool));
+        let description = &tools.offers[0].description;
+        assert!(description.starts_with("Runs it.") && description.ends_with("lark grammar:\nstart: \"x\""));
+        assert_eq!(tools.offers[0].parameters["required"], json!(["input"]));
+        assert_eq!(tool.shown(), Some(json!(tool)));
+        let run = tools.names.get("run").unwrap();
+        for text in ["", "a \"b\"\n", "{}"] {
+            assert_eq!(run.given(&arguments_of(text)), text);
+        }
+        assert_eq!(run.given("no JSON"), "no JSON");
+    }
+
+    #[test]
+    fn later_tools_take_the_place_of_earlier_ones() {
+        let earlier = vec![namespace("a", json!([function("b")])), namespace("c", json!([function("d")]))];
+        let changed = json!({ "type": "function", "name": "b", "description": "Changed." });
+        let all = added(earlier, &[namespace("a", json!([function("e"), changed]))]);
+        let tools = Tools::of(&all, &[]);
+        assert_eq!(tools.names.joined(), ["a__b", "a__e", "c__d"]);
+        assert!(tools.offers[0].description.ends_with("Changed."));
+        assert_eq!(unpacked(&packed(&all).unwrap()), Some(all));
+        assert_eq!(unpacked("?"), None);
+    }
+}
