@@ -1,12 +1,14 @@
 /**
  * Codex CLI, the real program, with reseed as its model provider and a scripted model behind it, over HTTP and over a
- * WebSocket: a task of several tool rounds, past reseed's window, compacted by reseed at Codex's request, and resumed.
+ * WebSocket: a task of several tool rounds, a server that is killed, past reseed's window, compacted by reseed at
+ * Codex's request, resumed; images, MCP servers, patches and code of the model. An MCP server is expected in tests/mcp.
  * Usage: `node codex.mjs RESEED CODEX`, the two binaries. Prints one line a step.
  */
 
 import assert from "node:assert/strict";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { inTemporaryFolder, runToEnd, startReseed } from "./server.mjs";
 import { startModel, textOf } from "./scripted_model.mjs";
 
@@ -50,16 +52,32 @@ function planOf(rounds, lines) {
   };
 }
 
+/** Calls the tool whose name ends with `name`, once, and checks its result. */
+function callsOnce(name, given, result) {
+  return (request) => {
+    const last = request.messages.at(-1);
+    if (last.role === "tool") {
+      assert.match(textOf(last), result);
+      return { text: "That was it." };
+    }
+    const names = request.tools.map((tool) => tool.function.name);
+    const offered = names.find((offered) => offered === name || offered.endsWith(`_${name}`));
+    assert.ok(offered, `${name} is not offered; these are: ${names}`);
+    return { calls: [{ name: offered, arguments: given }] };
+  };
+}
+
 /** Asserts that a request has a text; the message shows the end of the request only, since all of it fills pages. */
 function has(request, text) {
   assert.ok(all(request).includes(text), `"${text}" is not in a request that ends with: ${all(request).slice(-600)}`);
 }
 
 /** Starts a model and a server, gives `use` a function that runs Codex in a project of its own, and stops them. */
-async function withCodex({ socket, windowTokens, script, provider = {}, settings = {}, use }) {
+async function withCodex({ socket, name = MODEL, windowTokens, script, provider = {}, settings = {}, mcp = false, use }) {
   await inTemporaryFolder(async (folder) => {
-    const model = await startModel({ name: MODEL, windowTokens, script });
-    const environment = { OPENAI_BASE_URL: model.url, MODEL };
+    const model = await startModel({ name, windowTokens, script });
+    // Codex keeps compactions for longer than a server runs.
+    const environment = { OPENAI_BASE_URL: model.url, MODEL: name, SEAL_KEY: "tests-of-codex-seal-with-this-key" };
     let server = await startReseed(reseed, folder, environment);
     const port = new URL(server.url).port;
     const restart = async () => {
@@ -71,8 +89,9 @@ async function withCodex({ socket, windowTokens, script, provider = {}, settings
     await mkdir(home);
     await mkdir(project);
     const toml = (table) => Object.entries(table).map(([key, value]) => `${key} = ${JSON.stringify(value)}\n`).join("");
+    const everything = fileURLToPath(new URL("../mcp/node_modules/.bin/mcp-server-everything", import.meta.url));
     const config =
-      toml({ model: MODEL, model_provider: "reseed", check_for_update_on_startup: false, ...settings }) +
+      toml({ model: name, model_provider: "reseed", check_for_update_on_startup: false, ...settings }) +
       "[model_providers.reseed]\n" +
       toml({
         name: "reseed",
@@ -82,7 +101,8 @@ async function withCodex({ socket, windowTokens, script, provider = {}, settings
         request_max_retries: 0,
         stream_max_retries: 0,
         ...provider,
-      });
+      }) +
+      (mcp ? `[mcp_servers.everything]\n${toml({ command: everything })}` : "");
     await writeFile(join(home, "config.toml"), config);
     const env = { PATH: process.env.PATH, HOME: folder, CODEX_HOME: home };
     const run = async (...args) => {
@@ -95,7 +115,7 @@ async function withCodex({ socket, windowTokens, script, provider = {}, settings
       return { usage: events.at(-1).usage, items: events.filter((e) => e.type === "item.completed").map((e) => e.item) };
     };
     try {
-      await use({ run, model, restart, done: () => readFile(join(project, "done.txt"), "utf8") });
+      await use({ run, model, restart, project, done: () => readFile(join(project, "done.txt"), "utf8") });
       assert.deepEqual(model.broken, []);
     } finally {
       await server.stop();
@@ -161,7 +181,7 @@ const over = (socket) => ({
     const rounds = 5;
     await withCodex({
       socket,
-      windowTokens: 16_000,
+      windowTokens: 24_000,
       script: planOf(rounds, 1_200),
       settings: { model_context_window: 1_000_000 },
       async use({ run, model, done }) {
@@ -185,15 +205,83 @@ const over = (socket) => ({
       // Codex asks only providers of this name for compactions, and compacts by itself with others.
       provider: { name: "OpenAI" },
       settings: { model_context_window: 16_000, model_auto_compact_token_limit: 12_000 },
-      async use({ run, model, done }) {
+      async use({ run, model, restart, done }) {
         const { items } = await run(TASK);
         assert.equal(saidIn(items).at(-1), "All steps are done.");
         assert.equal(await done(), stepsTo(4));
         isCompacted(model);
+        await restart();
         const again = await run("resume", "--last", AGAIN);
         assert.equal(saidIn(again.items).at(-1), "All steps are done.");
         assert.equal(await done(), stepsTo(5));
         isCompacted(model);
+      },
+    });
+  },
+
+  async "shows the model an image, given by the user or found by a tool"() {
+    const path = fileURLToPath(new URL("../../docker/page.png", import.meta.url));
+    const images = ({ messages }) =>
+      messages.flatMap(({ content }) => (Array.isArray(content) ? content : [])).filter((part) => part.type === "image_url");
+    await withCodex({
+      socket,
+      windowTokens: 400_000,
+      script: (request) => {
+        if (images(request).length === 2) return { text: "I see both." };
+        return { text: "I see one.", calls: [{ name: "view_image", arguments: { path } }] };
+      },
+      async use({ run, model }) {
+        const { items } = await run(TASK, "--image", path);
+        assert.equal(saidIn(items).at(-1), "I see both.");
+        assert.equal(model.requests.length, 2);
+        await run("resume", "--last", AGAIN);
+        assert.equal(images(newest(model)).length, 2);
+      },
+    });
+  },
+
+  async "calls tools of its MCP servers"() {
+    await withCodex({
+      socket,
+      windowTokens: 200_000,
+      mcp: true,
+      script: callsOnce("get_sum", { a: 2, b: 40 }, /sum of 2 and 40 is 42/),
+      async use({ run }) {
+        const { items } = await run(TASK);
+        const [call] = items.filter((item) => item.type === "mcp_tool_call");
+        assert.deepEqual([call.server, call.tool, call.status], ["everything", "get-sum", "completed"]);
+        assert.equal(saidIn(items).at(-1), "That was it.");
+      },
+    });
+  },
+
+  async "applies a patch that the model writes as free text"() {
+    const input = "*** Begin Patch\n*** Add File: done.txt\n+patched\n*** End Patch\n";
+    await withCodex({
+      socket,
+      // Codex knows models by their names; to this one it offers the tool.
+      name: "gpt-5.5",
+      windowTokens: 200_000,
+      script: callsOnce("apply_patch", { input }, /Success/),
+      async use({ run, done }) {
+        const { items } = await run(TASK);
+        assert.equal(saidIn(items).at(-1), "That was it.");
+        assert.equal(await done(), "patched\n");
+      },
+    });
+  },
+
+  async "runs code that the model writes, with tools that are in the input"() {
+    const input = "text(await tools.exec_command({ cmd: 'echo step >> done.txt && echo done-it' }))";
+    await withCodex({
+      socket,
+      name: "gpt-5.6-sol",
+      windowTokens: 200_000,
+      script: callsOnce("exec", { input }, /done-it/),
+      async use({ run, done }) {
+        const { items } = await run(TASK);
+        assert.equal(saidIn(items).at(-1), "That was it.");
+        assert.equal(await done(), "step\n");
       },
     });
   },

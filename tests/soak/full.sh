@@ -26,7 +26,7 @@ declare -A steps=(
     [client]='CUTS=10000 tests/client/run'
     # 430 MB, which is too much for tests/run.
     [codex]='npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$logs/npm" @openai/codex@0.171.0 &&
-        cargo build --locked --bins &&
+        (cd tests/mcp && npm ci --silent --no-audit --no-fund --ignore-scripts) && cargo build --locked --bins &&
         node tests/clients/codex.mjs "$logs/../debug/reseed" "$logs/npm/node_modules/.bin/codex"'
     # 750 MB.
     [litellm]='npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$logs/npm" openai@7.59.0 &&
