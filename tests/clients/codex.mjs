@@ -255,6 +255,28 @@ const over = (socket) => ({
     });
   },
 
+  async "finds tools of its MCP servers by a search"() {
+    await withCodex({
+      socket,
+      // To this model, Codex offers a search instead.
+      name: "gpt-5.5",
+      windowTokens: 200_000,
+      mcp: true,
+      script: ({ messages, tools }) => {
+        const results = messages.filter(({ role }) => role === "tool").map(textOf);
+        if (results.length === 0) return { calls: [{ name: "tool_search", arguments: { query: "sum of numbers" } }] };
+        if (results.length === 2) return { text: results[1] };
+        const found = tools.map((tool) => tool.function.name).find((name) => name.endsWith("_get_sum"));
+        assert.ok(found && results[0].includes(found), results[0]);
+        return { calls: [{ name: found, arguments: { a: 2, b: 40 } }] };
+      },
+      async use({ run }) {
+        const { items } = await run(TASK);
+        assert.match(saidIn(items).at(-1), /sum of 2 and 40 is 42/);
+      },
+    });
+  },
+
   async "applies a patch that the model writes as free text"() {
     const input = "*** Begin Patch\n*** Add File: done.txt\n+patched\n*** End Patch\n";
     await withCodex({

@@ -5,7 +5,10 @@
 //! response, in which each UTF-16 code unit of streamed text takes one number, and every other event takes one. The
 //! number of a delta is that of its last unit, and numbers rise from event to event.
 
-use super::items::{Body, Item, reasoning_part, text_part};
+use super::{
+    items::{Body, Item, reasoning_part, text_part},
+    tools::Kind,
+};
 use crate::exchange::after_units;
 use serde_json::{Value, json};
 
@@ -127,8 +130,8 @@ impl Events {
     pub(super) fn close(&mut self, body: &Body) {
         let text = match body {
             Body::Message(text) | Body::Reasoning(text, _) => text,
-            Body::Call { given, .. } => given,
-            Body::Made { .. } | Body::Asked { .. } | Body::Compaction(..) => "",
+            Body::Call { tool, given, .. } if tool.kind != Kind::Search => given,
+            Body::Call { .. } | Body::Made { .. } | Body::Asked { .. } | Body::Compaction(..) => "",
         };
         self.text(0, text);
         let Some(Open { item, place, units }) = self.open.take() else { return };
@@ -155,10 +158,10 @@ impl Events {
                     "part": reasoning_part(text),
                 }));
             }
-            Body::Call { tool, .. } => self.event(json!({
+            Body::Call { tool, .. } if tool.kind != Kind::Search => self.event(json!({
                 "type": format!("{}.done", tool.event()), "item_id": id, "output_index": place, tool.kind().1: text,
             })),
-            Body::Made { .. } | Body::Asked { .. } | Body::Compaction(..) => {}
+            Body::Call { .. } | Body::Made { .. } | Body::Asked { .. } | Body::Compaction(..) => {}
         }
     }
 
@@ -190,7 +193,7 @@ mod tests {
                 "fc_a_2",
                 Body::Call {
                     call_id: "call".to_owned(),
-                    tool: Named { name: "look".to_owned(), namespace: None, is_custom: false },
+                    tool: Named { name: "look".to_owned(), namespace: None, kind: Kind::Function },
                     given: r#"{"at":"sea"}"#.to_owned(),
                 },
             ),
@@ -198,7 +201,11 @@ mod tests {
                 "ctc_a_3",
                 Body::Call {
                     call_id: "code".to_owned(),
-                    tool: Named { name: "exec".to_owned(), namespace: Some("functions".to_owned()), is_custom: true },
+                    tool: Named {
+                        name: "exec".to_owned(),
+                        namespace: Some("functions".to_owned()),
+                        kind: Kind::Custom,
+                    },
                     given: "text(\"⛵\")".to_owned(),
                 },
             ),

@@ -3,7 +3,7 @@
 use super::{
     references::{Found, reference},
     request::Invalid,
-    tools::{Tool, arguments_of, join},
+    tools::{SEARCH, Tool, arguments_of, found, join},
 };
 use reseed_protocol::{CallId, Message, Part, Role};
 use serde::Deserialize as _;
@@ -93,9 +93,20 @@ impl Input {
                 self.answer(Part::ToolCall { call_id, name: join(item["namespace"].as_str(), &name), arguments });
                 Ok(())
             }
-            "additional_tools" => {
-                let tools = Vec::deserialize(&item["tools"]);
-                self.tools.extend(tools.map_err(|error| Invalid::at(format!("{at}.tools"), error.to_string()))?);
+            "tool_search_call" => {
+                let (name, arguments) = (SEARCH.to_owned(), item["arguments"].to_string());
+                self.answer(Part::ToolCall { call_id: call_id(item, at)?, name, arguments });
+                Ok(())
+            }
+            "additional_tools" | "tool_search_output" => {
+                let tools: Vec<Tool> = Vec::deserialize(&item["tools"])
+                    .map_err(|error| Invalid::at(format!("{at}.tools"), error.to_string()))?;
+                if kind == "tool_search_output" {
+                    let (call_id, output) = (call_id(item, at)?, found(&tools));
+                    let result = Part::ToolResult { call_id, output, is_error: false };
+                    self.history.push(Message::new(Role::Tool, vec![result]));
+                }
+                self.tools.extend(tools);
                 Ok(())
             }
             "function_call_output" | "custom_tool_call_output" => {
@@ -127,7 +138,8 @@ impl Input {
             }
             other => {
                 let known = "message, reasoning, function_call, function_call_output, custom_tool_call, \
-                             custom_tool_call_output, additional_tools, compaction, compaction_trigger, \
+                             custom_tool_call_output, additional_tools, tool_search_call, tool_search_output, compaction, \
+                             compaction_trigger, \
                              mcp_approval_response";
                 Err(Invalid::at(format!("{at}.type"), format!("`{other}` is not supported; there are {known}")))
             }
@@ -288,7 +300,7 @@ mod tests {
             (json!([7]), "input[0].type: it names the kind of item"),
             (
                 json!([{ "type": "surprise" }]),
-                "input[0].type: `surprise` is not supported; there are message, reasoning, function_call, function_call_output, custom_tool_call, custom_tool_call_output, additional_tools, compaction, compaction_trigger, mcp_approval_response",
+                "input[0].type: `surprise` is not supported; there are message, reasoning, function_call, function_call_output, custom_tool_call, custom_tool_call_output, additional_tools, tool_search_call, tool_search_output, compaction, compaction_trigger, mcp_approval_response",
             ),
             (
                 json!([{ "role": "critic", "content": "x" }]),

@@ -1,4 +1,4 @@
-//! The client's tools: functions, tools that take free text, and namespaces of both.
+//! The client's tools: functions, tools that take free text, a search for more tools, and namespaces.
 //!
 //! A model knows functions by one name each, and gives them JSON. So a tool of a namespace is offered to it as
 //! `NAMESPACE__NAME`, and a tool that takes free text as a function with the text as its argument. The client gets the
@@ -27,11 +27,14 @@ const UNPACKED_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// The argument of a function that stands for a tool with free text.
 const TEXT: &str = "input";
 
+/// The type of a tool that finds others, and the model's name of it.
+pub(super) const SEARCH: &str = "tool_search";
+
 /// A tool of the client.
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Tool {
-    /// `function`, `custom` or `namespace`. Others are left out.
+    /// `function`, `custom`, `namespace`, or `tool_search` by the client. Others are left out.
     #[serde(rename = "type")]
     kind: String,
     #[serde(default)]
@@ -47,6 +50,9 @@ pub(crate) struct Tool {
     #[serde(default, skip_serializing_if = "Value::is_null")]
     #[cfg_attr(test, schema(value_type = Object))]
     format: Value,
+    /// Who makes the calls of `tool_search`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    execution: Option<String>,
     /// The functions and custom tools of a `namespace`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(test, schema(no_recursion))]
@@ -63,10 +69,15 @@ impl Tool {
                 shown["parameters"] = self.parameters.clone();
                 shown["strict"] = self.strict.unwrap_or(false).into();
             }
-            "custom" | "namespace" => {}
-            _ => return None,
+            "namespace" => {}
+            _ => return self.kind().map(|_| shown),
         }
         Some(shown)
+    }
+
+    /// Returns its kind, if the client makes its calls.
+    fn kind(&self) -> Option<Kind> {
+        Kind::of(&self.kind).filter(|kind| *kind != Kind::Search || self.execution.as_deref() == Some("client"))
     }
 
     /// Returns what the model is told of the tool, and the form of its arguments.
@@ -88,13 +99,37 @@ impl Tool {
     }
 }
 
+/// What a tool takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Arguments, as JSON.
+    Function,
+    /// Free text.
+    Custom,
+    /// Words, to find tools that the client has not sent. Its result has them.
+    Search,
+}
+
+impl Kind {
+    fn of(kind: &str) -> Option<Self> {
+        [Self::Function, Self::Custom, Self::Search].into_iter().find(|known| known.name() == kind)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Function => "function",
+            Self::Custom => "custom",
+            Self::Search => SEARCH,
+        }
+    }
+}
+
 /// How a client names a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Named {
     pub(super) name: String,
     pub(super) namespace: Option<String>,
-    /// True if it takes free text.
-    pub(super) is_custom: bool,
+    pub(super) kind: Kind,
 }
 
 impl Named {
@@ -104,7 +139,11 @@ impl Named {
 
     /// Returns the type of its calls, and their field for what it is given.
     pub(super) fn kind(&self) -> (&'static str, &'static str) {
-        if self.is_custom { ("custom_tool_call", "input") } else { ("function_call", "arguments") }
+        match self.kind {
+            Kind::Function => ("function_call", "arguments"),
+            Kind::Custom => ("custom_tool_call", "input"),
+            Kind::Search => ("tool_search_call", "arguments"),
+        }
     }
 
     /// Returns the beginning of the types of events with what it is given.
@@ -116,9 +155,14 @@ impl Named {
     /// Returns a call of the tool as clients get it.
     pub(super) fn call(&self, id: &str, call_id: &str, given: &str, status: &str) -> Value {
         let (kind, field) = self.kind();
-        let mut call = json!({
-            "type": kind, "id": id, "call_id": call_id, "name": self.name, field: given, "status": status,
-        });
+        let mut call = json!({ "type": kind, "id": id, "call_id": call_id, "status": status });
+        if self.kind == Kind::Search {
+            call["execution"] = "client".into();
+            call[field] = serde_json::from_str(given).unwrap_or_else(|_| json!({}));
+            return call;
+        }
+        call["name"] = self.name.as_str().into();
+        call[field] = given.into();
         if let Some(namespace) = &self.namespace {
             call["namespace"] = namespace.as_str().into();
         }
@@ -127,7 +171,7 @@ impl Named {
 
     /// Returns what a call gives the tool: the arguments, or the text in them.
     pub(super) fn given(&self, arguments: &str) -> String {
-        let read: Value = match self.is_custom {
+        let read: Value = match self.kind == Kind::Custom {
             true => serde_json::from_str(arguments).unwrap_or_default(),
             false => Value::Null,
         };
@@ -136,7 +180,7 @@ impl Named {
 
     /// Returns the prefix of the ids of its calls.
     pub(super) fn prefix(&self) -> &'static str {
-        if self.is_custom { "ctc" } else { "fc" }
+        if self.kind == Kind::Custom { "ctc" } else { "fc" }
     }
 }
 
@@ -151,7 +195,7 @@ impl Names {
             Some(Named {
                 name: item.as_str().or(item["name"].as_str())?.to_owned(),
                 namespace: item["namespace"].as_str().map(str::to_owned),
-                is_custom: item["custom"] == true,
+                kind: Kind::of(item["kind"].as_str().unwrap_or("function"))?,
             })
         };
         Self(stored["functions"].as_array().into_iter().flatten().filter_map(named).collect())
@@ -159,9 +203,9 @@ impl Names {
 
     /// Returns what is stored with an input: only the name of a function without a namespace.
     pub(super) fn stored(&self) -> Value {
-        let item = |Named { name, namespace, is_custom }: &Named| match (namespace, is_custom) {
-            (None, false) => json!(name),
-            _ => json!({ "name": name, "namespace": namespace, "custom": is_custom }),
+        let item = |Named { name, namespace, kind }: &Named| match (namespace, kind) {
+            (None, Kind::Function) => json!(name),
+            _ => json!({ "name": name, "namespace": namespace, "kind": kind.name() }),
         };
         self.0.iter().map(item).collect()
     }
@@ -173,7 +217,7 @@ impl Names {
 
     /// Returns how to show a call of a tool that the model knows by this name: one that is not in force has only that.
     pub(super) fn named(&self, joined: &str) -> Named {
-        let unknown = || Named { name: joined.to_owned(), namespace: None, is_custom: false };
+        let unknown = || Named { name: joined.to_owned(), namespace: None, kind: Kind::Function };
         self.get(joined).cloned().unwrap_or_else(unknown)
     }
 
@@ -212,11 +256,9 @@ impl Tools {
     }
 
     fn add(&mut self, tool: &Tool, namespace: Option<&str>, about: &mut String) {
-        let is_custom = tool.kind == "custom";
-        if !is_custom && tool.kind != "function" {
-            return;
-        }
-        let named = Named { name: tool.name.clone(), namespace: namespace.map(str::to_owned), is_custom };
+        let Some(kind) = tool.kind() else { return };
+        let name = if kind == Kind::Search { SEARCH } else { tool.name.as_str() };
+        let named = Named { name: name.to_owned(), namespace: namespace.map(str::to_owned), kind };
         let (description, parameters) = tool.described();
         let description = std::mem::take(about) + &description;
         let offer = ToolOffer::new(named.joined(), description, parameters);
@@ -243,6 +285,14 @@ pub(super) fn join(namespace: Option<&str>, name: &str) -> String {
 /// Returns the arguments of the function that stands for a tool with free text.
 pub(super) fn arguments_of(text: &str) -> String {
     json!({ TEXT: text }).to_string()
+}
+
+/// Returns what the model is told of a search that has found these tools. It gets them with its next request.
+pub(super) fn found(tools: &[Tool]) -> String {
+    match Tools::of(tools, &[]).names.joined() {
+        names if names.is_empty() => "No tools were found.".to_owned(),
+        names => format!("These tools can be called now: {}", names.join(", ")),
+    }
 }
 
 /// Returns tools with new ones, which take the places of those of the same name. Namespaces keep their other tools.

@@ -226,6 +226,54 @@ async fn tools_in_the_input_hold_for_the_rest_of_the_chain() {
 }
 
 #[tokio::test]
+async fn a_search_finds_tools_that_hold_from_then_on() {
+    let model = Scripted::new();
+    let server = Server::start(model.clone(), &[]).await;
+    let door = Door::of(&server);
+    let tool = json!({ "type": "tool_search", "execution": "client", "parameters": { "type": "object" } });
+    let tools = json!([tool, { "type": "tool_search", "name": "hosted" }]);
+    let (mut list, mut previous) = (vec![json!({ "role": "user", "content": "Go." })], Value::Null);
+    let mut input = list.clone();
+    for (found, now) in [("sum", vec!["mcp__every__sum"]), ("echo", vec!["mcp__every__sum", "mcp__every__echo"])] {
+        model.push(calling(&[("tool_search", found)]));
+        let asked = json!({ "input": input, "tools": tools, "previous_response_id": previous, "stream": true });
+        let events = door.stream("POST", "/v1/responses", &asked).await;
+        let response = &events.last().unwrap()["response"];
+        assert_eq!(response["tools"], json!([tool_as_shown(&tool)]));
+        let call = &response["output"][0];
+        assert_eq!((&call["type"], &call["execution"]), (&json!("tool_search_call"), &json!("client")));
+        assert_eq!(call["arguments"], json!({ "input": found }));
+        assert!(events.iter().all(|event| event["delta"].is_null()), "its arguments are no text");
+        let of_every = namespace("mcp__every", &[function(found)]);
+        let output = json!({ "type": "tool_search_output", "call_id": call["call_id"], "tools": [of_every] });
+        list.extend([call.clone(), output.clone()]);
+        input = vec![output, json!({ "role": "user", "content": "On." })];
+        list.push(input[1].clone());
+        model.push(Reply::text("ok"));
+        let asked = json!({ "input": input, "tools": tools, "previous_response_id": response["id"] });
+        previous = door.create(asked).await["id"].clone();
+        let told = format!("These tools can be called now: mcp__every__{found}");
+        assert_eq!(results(&last(&model)).pop(), Some((told, false)));
+        assert_eq!(offered(&last(&model)), [now, vec!["tool_search"]].concat());
+        input = vec![json!({ "role": "user", "content": "More." })];
+        list.push(json!({ "role": "assistant", "content": "ok" }));
+        list.push(input[0].clone());
+    }
+    model.push(Reply::text("ok"));
+    door.create(json!({ "input": list, "tools": tools })).await;
+    assert_eq!(offered(&last(&model)), ["mcp__every__sum", "mcp__every__echo", "tool_search"]);
+    let sent = ["sum", "echo"].map(|text| ("tool_search".to_owned(), json!({ "input": text }).to_string()));
+    assert_eq!(called(&last(&model)), sent);
+}
+
+fn tool_as_shown(tool: &Value) -> Value {
+    let mut shown = tool.clone();
+    shown["name"] = "".into();
+    shown["description"] = Value::Null;
+    shown
+}
+
+#[tokio::test]
 async fn a_list_that_goes_on_in_memory_has_its_tools() {
     let model = Scripted::new();
     let server = Server::start(model.clone(), &[]).await;
