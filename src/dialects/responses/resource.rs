@@ -119,6 +119,7 @@ impl Resource {
                     "type": "function_call_output", "call_id": shown["call_id"], "name": shown["name"],
                 })),
                 "custom_tool_call" => Some(json!({ "type": "custom_tool_call_output", "call_id": shown["call_id"] })),
+                "tool_search_call" => Some(json!({ "type": "tool_search_output", "call_id": shown["call_id"] })),
                 "mcp_approval_request" => {
                     Some(json!({ "type": "mcp_approval_response", "approval_request_id": shown["id"] }))
                 }

@@ -50,7 +50,7 @@ impl Steering {
         let (response, number) = (running.id.clone(), running.writer.number());
         let id = format!("steer_{}_{}", &response.to_string()["resp_".len()..], self.count);
         self.count += 1;
-        let is_in_session = running.writer.functions().is_empty();
+        let is_in_session = running.writer.names().joined().is_empty();
         if is_in_session {
             let mut details = details(running.writer.stored_for_words());
             details[STEER] = id.clone().into();
