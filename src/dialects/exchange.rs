@@ -10,7 +10,7 @@ mod reading;
 mod wanted;
 mod whole;
 
-pub use chain::{DELETED_MARK, INPUT_MARK, STEER, STEERED, is_said, joins_input, steer_of};
+pub use chain::{DELETED_MARK, INPUT_MARK, is_said};
 pub use course::{Compaction, Delta, Ended, Step, added, after_units, usage_of};
 pub use errors::error_of;
 pub use wanted::Wanted;
@@ -21,12 +21,11 @@ use reseed_protocol::{
     CommandId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, SessionId, TurnId,
     command::{Command, Empty},
     compaction::StartCompaction,
-    content::Input,
     reply::{Done, Reply},
     session::SessionRole,
     tools::{RegisterTools, ToolOffer},
     tree::{ForkPosition, ForkSession, GetEntries},
-    turn::{Accepted, UserInput, WhenBusy},
+    turn::{Accepted, UserInput},
 };
 use sha2::{Digest as _, Sha256};
 use std::sync::Arc;
@@ -239,26 +238,6 @@ impl Exchange {
         Ok(accepted)
     }
 
-    /// Adds words to the turn that is followed. They are sent with its next request, or answered by a turn of their own,
-    /// which is then followed; a step tells of their entry either way. `details` have their id ([`STEER`]).
-    ///
-    /// # Errors
-    /// Returns the server's error, or why there is no reply.
-    pub async fn steer(&mut self, input: Input, id: &str, details: serde_json::Value) -> Result<(), ErrorBody> {
-        let input = UserInput { when_busy: Some(WhenBusy::Steer), details: Some(details), ..UserInput::plain(input) };
-        match self.request_as(course::words_command(id), &Command::UserInput(input)).await? {
-            Reply::Accepted(_) => self.course.steer(id.to_owned()),
-            reply => return Err(errors::of_reply(&reply)),
-        }
-        Ok(())
-    }
-
-    /// Returns true if words were added to the turn that are not said yet.
-    #[must_use]
-    pub fn awaits_words(&self) -> bool {
-        self.course.awaits_words()
-    }
-
     /// Follows what answers this input from its beginning, whether it runs or is over. `functions` are the tools whose
     /// results the client gives as input.
     ///
@@ -271,8 +250,8 @@ impl Exchange {
         Ok(())
     }
 
-    /// Returns what happens next in the turn that is followed. Nothing follows [`Step::Failed`], and nothing follows
-    /// [`Step::Finished`] unless [words](Self::steer) wait.
+    /// Returns what happens next in the turn that is followed. Nothing follows [`Step::Finished`] and
+    /// [`Step::Failed`].
     pub async fn next(&mut self) -> Step {
         loop {
             if let Some(step) = self.course.take() {

@@ -104,7 +104,6 @@ impl Writer {
             }
             Step::Compaction(Compaction::Started { background: true })
             | Step::Delayed(_)
-            | Step::Unsaid(_)
             | Step::Finished(_)
             | Step::Failed(_) => {}
         }

@@ -95,7 +95,7 @@ impl Answer {
             }
             Step::Finished(ended) => return self.end(*ended, pieces).map(Some),
             Step::Failed(error) => return Err(error),
-            Step::Started { .. } | Step::Delayed(_) | Step::Compaction(_) | Step::Approval(_) | Step::Unsaid(_) => {}
+            Step::Started { .. } | Step::Delayed(_) | Step::Compaction(_) | Step::Approval(_) => {}
         }
         Ok(None)
     }

@@ -10,13 +10,6 @@ pub const INPUT_MARK: &str = "input";
 /// the input.
 pub const DELETED_MARK: &str = "input_deleted";
 
-/// The field of an input's details that names words that were added to a turn: the text is their id.
-pub const STEER: &str = "steer";
-
-/// The field of an input's details that says that its words were added while others were waiting. If these are said
-/// together, both are one input.
-pub const STEERED: &str = "steered";
-
 /// Returns true for a message of a client: the model's answers may have details too.
 pub fn is_said(message: &Message) -> bool {
     message.role == Role::User || (message.details.is_some() && message.model.is_none())
@@ -29,19 +22,6 @@ pub(super) fn is_input(entry: &Entry) -> bool {
         EntryData::Custom(custom) => custom.custom_type == INPUT_MARK,
         _ => false,
     }
-}
-
-/// Returns true for words that are part of the input that they follow directly.
-#[must_use]
-pub fn joins_input(entry: &Entry) -> bool {
-    let details = entry.message().and_then(|message| message.details.as_deref());
-    details.is_some_and(|details| details[STEERED] == true)
-}
-
-/// Returns the id of words that were added to a turn.
-#[must_use]
-pub fn steer_of(entry: &Entry) -> Option<&str> {
-    entry.message()?.details.as_deref()?[STEER].as_str()
 }
 
 /// The entries that answer an input, by parent.
@@ -80,8 +60,7 @@ impl Chain {
         if self.is_over || entry.parent_id.as_ref() != Some(&self.last) {
             return;
         }
-        let joins = joins_input(&entry) && self.entries.iter().all(joins_input);
-        if is_input(&entry) && !joins || entry.message().is_some_and(|message| self.is_clients(message)) {
+        if is_input(&entry) || entry.message().is_some_and(|message| self.is_clients(message)) {
             self.is_over = true;
             return;
         }

@@ -1,17 +1,14 @@
 //! The course of one turn: what a dialect tells its client, in order and without overlap.
 
-use super::{
-    chain::{is_input, steer_of},
-    command_id,
-};
+use super::chain::is_input;
 use reseed_client::{SessionEvent, fold::Snapshot};
 use reseed_protocol::{
-    CommandId, Entry, EntryId, ErrorBody, ErrorCode, Role, StopReason, TurnId, Usage, UsageSource,
+    Entry, EntryId, ErrorBody, ErrorCode, Role, StopReason, TurnId, Usage, UsageSource,
     compaction::ContextCompacted,
     content::utf16_len,
     event::{EphemeralEvent, Event},
     tools::Approval,
-    turn::{DeltaKind, ItemDelta, QueueRemovalReason, RequestDelayed, RunningPart, TurnStatus},
+    turn::{DeltaKind, ItemDelta, RequestDelayed, RunningPart, TurnStatus},
 };
 use std::collections::{HashMap, HashSet, VecDeque, hash_map::Entry as Slot};
 
@@ -41,11 +38,8 @@ pub enum Step {
     Compaction(Compaction),
     /// A person must allow a call. The turn waits.
     Approval(Box<Approval>),
-    /// The turn has ended. If words were added to it that it has not taken, the next step is their entry, or that they
-    /// will not be said.
+    /// The turn has ended.
     Finished(Box<Ended>),
-    /// The words with this id were taken out of the queue.
-    Unsaid(String),
     /// The turn can no longer be followed. It may still be running.
     Failed(ErrorBody),
 }
@@ -111,8 +105,6 @@ pub(super) struct Course {
     approvals: HashSet<String>,
     ready: VecDeque<Step>,
     is_over: bool,
-    /// The ids of words that were added to the turn and not said yet. If it ends before that, their turn is followed.
-    steered: Vec<String>,
     /// True if compactions are passed on without a turn.
     watches: bool,
 }
@@ -121,28 +113,6 @@ impl Course {
     /// Passes on compactions, whether a turn is followed or not.
     pub(super) fn watch(&mut self) {
         self.watches = true;
-    }
-
-    /// Notes words that were added to the turn.
-    pub(super) fn steer(&mut self, id: String) {
-        self.steered.push(id);
-    }
-
-    /// Returns true if words were added that are not said yet.
-    pub(super) fn awaits_words(&self) -> bool {
-        !self.steered.is_empty()
-    }
-
-    /// Returns true for the entry of words that were added. They are no longer awaited then, and their turn is followed.
-    fn takes(&mut self, entry: &Entry, turn: Option<&TurnId>) -> bool {
-        let place = steer_of(entry).and_then(|id| self.steered.iter().position(|awaited| awaited == id));
-        let Some(place) = place else { return false };
-        self.steered.remove(place);
-        if turn.is_some() && turn != self.turn.as_ref() {
-            self.turn = turn.cloned();
-            self.is_over = false;
-        }
-        true
     }
 
     /// Takes the next step that is ready.
@@ -205,22 +175,15 @@ impl Course {
         for entry in entries {
             self.entry(&entry);
         }
-        if self.turn.is_none() || self.is_over && self.steered.is_empty() {
-            return;
-        }
+        let Some(turn) = self.turn.clone() else { return };
         let followed = self.last.clone();
         let place = snapshot.path.iter().position(|entry| Some(&entry.entry_id) == followed.as_ref());
         if let Some(place) = place {
             let rest: Vec<_> = snapshot.path.iter().skip(place + 1).cloned().collect();
-            for entry in rest {
-                let turn = snapshot.turn.as_ref().map(|turn| &turn.turn_id);
-                if !self.takes(&entry, turn) && is_input(&entry) {
-                    break;
-                }
-                self.entry(&entry);
+            for entry in rest.iter().take_while(|entry| !is_input(entry)) {
+                self.entry(entry);
             }
         }
-        let Some(turn) = self.turn.clone().filter(|_| !self.is_over) else { return };
         for item in snapshot.items.iter().filter(|item| item.turn_id() == Some(&turn) && item.aborted().is_none()) {
             for part in 0..item.parts().len() {
                 self.rest_of_part(snapshot, item.item_id(), u32::try_from(part).unwrap_or(u32::MAX));
@@ -230,7 +193,7 @@ impl Course {
             self.approval(approval);
         }
         let is_running = snapshot.turn.as_ref().is_some_and(|running| running.turn_id == turn);
-        if !is_running {
+        if !is_running && !self.is_over {
             let ended = match snapshot.unanswered_turns.iter().find(|ended| ended.turn_id == turn) {
                 Some(turn) => {
                     Ended { status: turn.status, finish_reason: None, error: turn.error.clone(), usage: None }
@@ -243,21 +206,6 @@ impl Course {
 
     /// Takes an event of the session, which the snapshot contains.
     pub(super) fn event(&mut self, snapshot: &Snapshot, event: SessionEvent) {
-        match &event {
-            SessionEvent::Durable(_, Event::EntryAppended(appended))
-                if self.takes(&appended.entry, appended.turn_id.as_ref()) =>
-            {
-                self.entry(&appended.entry);
-                return;
-            }
-            SessionEvent::Durable(_, Event::QueueItemRemoved(removed))
-                if removed.reason == QueueRemovalReason::Cancelled =>
-            {
-                let is_removed = |id: &mut String| words_command(id) == removed.command_id;
-                self.ready.extend(self.steered.extract_if(.., is_removed).map(Step::Unsaid));
-            }
-            _ => {}
-        }
         if (self.is_over || self.turn.is_none()) && !self.watches {
             return;
         }
@@ -384,11 +332,6 @@ impl Course {
             self.ready.push_back(Step::Delta(Delta { item: item_id.clone(), part, kind, offset, text }));
         }
     }
-}
-
-/// Returns the id of the command that adds the words with this id to a turn.
-pub(super) fn words_command(id: &str) -> CommandId {
-    command_id("steer", id)
 }
 
 /// Returns the text after so many UTF-16 code units.

@@ -215,7 +215,7 @@ pub(super) fn running(exchange: Exchange, entry: &Entry, stored: serde_json::Val
         ended: None,
     };
     let writer = Writer::new(resource, None);
-    Running::new(exchange, writer, id, forget)
+    Running { exchange, writer, id, forget }
 }
 
 /// Appends an entry that stands for an input without words.

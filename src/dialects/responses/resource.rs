@@ -35,9 +35,6 @@ impl Resource {
             (TurnStatus::Completed, Some(StopReason::Length | StopReason::ContentFilter)) => {
                 ("incomplete", "response.incomplete")
             }
-            (TurnStatus::Completed, Some(StopReason::ToolCalls)) if self.required_input().is_empty() => {
-                ("incomplete", "response.incomplete")
-            }
             (TurnStatus::Completed, _) => ("completed", "response.completed"),
             (TurnStatus::Cancelled, _) => ("cancelled", "response.incomplete"),
             (TurnStatus::Failed | TurnStatus::Interrupted, _) => ("failed", "response.failed"),
@@ -88,10 +85,6 @@ impl Resource {
         match (ended.status, ended.finish_reason) {
             (TurnStatus::Completed, Some(StopReason::Length)) => Some(json!({ "reason": "max_output_tokens" })),
             (TurnStatus::Completed, Some(StopReason::ContentFilter)) => Some(json!({ "reason": "content_filter" })),
-            // The server has made the calls, and the turn goes on with words that were added.
-            (TurnStatus::Completed, Some(StopReason::ToolCalls)) if self.required_input().is_empty() => {
-                Some(json!({ "reason": "steered" }))
-            }
             _ => None,
         }
     }

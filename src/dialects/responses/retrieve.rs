@@ -74,7 +74,7 @@ pub(super) async fn open(
     if without_answer {
         writer.ends_without_answer();
     }
-    Ok(Running::new(exchange, writer, parsed, None))
+    Ok(Running { exchange, writer, id: parsed, forget: None })
 }
 
 /// As [`open`], at the end of its session, for a response that is to be compacted.

@@ -166,15 +166,20 @@ impl Lane {
             let message = "a response in the background has no reader, so it cannot be created on a WebSocket";
             return self.error(&Failure::invalid(message).at("background")).await;
         }
-        self.steering.join(&mut create);
         let previous = create.previous_response_id.as_deref().and_then(ResponseId::parse);
+        if let Some(previous) = &previous {
+            self.steering.join(previous, &mut create);
+        }
         let running = match self.begin(&create).await {
             Ok(running) => running,
             Err(failure) => {
+                self.error(&failure).await?;
+                let Some(previous) = previous else { return Ok(()) };
                 // A chain whose continuation failed is not continued again by accident.
-                self.kept.retain(|kept| Some(kept) != previous.as_ref());
+                self.kept.retain(|kept| *kept != previous);
                 self.forget_sessions();
-                return self.error(&failure).await;
+                let events = self.steering.give_back(&previous, &failure.message, 0);
+                return self.all(events).await;
             }
         };
         if let Some(previous) = &previous {
@@ -221,15 +226,17 @@ impl Lane {
     async fn events(&mut self, running: &mut Running, create: &Create, guard: &mut Client) -> Result<(), End> {
         let mut pings = interval_at(Instant::now() + PING_EVERY, PING_EVERY);
         loop {
-            let told = self.steering.told(running);
-            self.all(running.writer.take().into_iter().chain(told)).await?;
+            self.all(running.writer.take()).await?;
             if running.writer.is_over() && !self.goes_on(running, create).await? {
                 return Ok(());
             }
             tokio::select! {
                 // If it fails, the turn may go on, so the response has not failed.
                 stepped = running.step() => if let Err(error) = stepped {
-                    return self.error(&error.into()).await;
+                    self.error(&Failure::from(error)).await?;
+                    let why = "the response can no longer be followed";
+                    let events = self.steering.give_back(&running.id, why, running.writer.number());
+                    return self.all(events).await;
                 },
                 end = told_to_end(guard) => return Err(end),
                 received = self.socket.recv() => {
@@ -252,33 +259,24 @@ impl Lane {
     /// Goes on after the end of a response, if words were added to it. Returns false if there are none, or if they wait
     /// for what the client must give.
     async fn goes_on(&mut self, running: &mut Running, create: &Create) -> Result<bool, End> {
-        if running.succeed() {
-            if create.store == Some(false) {
-                self.keep(running);
-            }
-            return Ok(true);
-        }
         let required = running.writer.required_input();
         if !required.is_empty() {
             let events = self.steering.pending(running, &required);
             return self.all(events).await.map(|()| false);
         }
-        if running.exchange.awaits_words() {
-            return Ok(true);
-        }
         let Some(create) = self.steering.successor(&running.id, create) else { return Ok(false) };
-        if running.writer.has_failed() {
-            let events = self.steering.give_back(running, "the response has failed");
-            return self.all(events).await.map(|()| false);
-        }
-        match self.begin(&create).await {
+        let begun = match running.writer.has_failed() {
+            true => Err("the response has failed".to_owned()),
+            false => self.begin(&create).await.map_err(|failure| failure.message),
+        };
+        match begun {
             Ok(successor) => {
                 self.steering.said(&running.id);
                 std::mem::replace(running, successor).exchange.close().await;
                 Ok(true)
             }
-            Err(failure) => {
-                let events = self.steering.give_back(running, &failure.message);
+            Err(why) => {
+                let events = self.steering.give_back(&running.id, &why, running.writer.number());
                 self.all(events).await.map(|()| false)
             }
         }
@@ -286,8 +284,10 @@ impl Lane {
 
     /// Adds words to the response that is being made.
     async fn steer(&mut self, frame: &Value, running: Option<&mut Running>) -> Result<(), End> {
-        let event = self.steering.take(frame, running).await;
-        self.event(event, lane_of(frame).or_else(|| self.stream_id.clone())).await
+        for event in self.steering.take(frame, running.as_deref()) {
+            self.event(event, lane_of(frame).or_else(|| self.stream_id.clone())).await?;
+        }
+        Ok(())
     }
 
     async fn all(&mut self, events: impl IntoIterator<Item = Value>) -> Result<(), End> {

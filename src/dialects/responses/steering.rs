@@ -1,17 +1,10 @@
-//! `response.steer`: words for a response that is being made on this socket.
-//!
-//! Where the response has no functions of the client, its session takes the words at once: they go to the model with
-//! the next request of the turn, and begin a response of their own there. Where it has some, it may end with calls, and
-//! the words must follow their results. So the socket keeps them until the response has ended.
+//! `response.steer`: words for a response that is being made on this socket. The socket keeps them until the response
+//! has ended. Then they begin its successor, or join the results that the client must give first.
 
-use super::{
-    create::as_input, ids::ResponseId, input::Input, references::Found, request::Create, resource::details,
-    running::Running,
-};
-use crate::exchange::{STEER, STEERED};
+use super::{ids::ResponseId, input::Input, references::Found, request::Create, running::Running};
 use serde_json::{Value, json};
 
-/// Words of one socket that are accepted and not said yet.
+/// Words of one socket that wait.
 const WAITING_MAX: usize = 8;
 
 /// Words that were accepted.
@@ -20,10 +13,9 @@ struct Words {
     response: ResponseId,
     /// What the client has sent, to give it back.
     input: Value,
-    is_in_session: bool,
 }
 
-/// The words of a socket that are not said yet.
+/// The words of a socket that are not said yet, oldest first.
 #[derive(Default)]
 pub(super) struct Steering {
     waiting: Vec<Words>,
@@ -32,55 +24,34 @@ pub(super) struct Steering {
 }
 
 impl Steering {
-    /// Takes words. Returns the event that answers them.
-    pub(super) async fn take(&mut self, frame: &Value, running: Option<&mut Running>) -> Value {
+    /// Takes words. Returns the event that answers them, after that for older words that must make room.
+    pub(super) fn take(&mut self, frame: &Value, running: Option<&Running>) -> Vec<Value> {
         let (input, to) = (frame["input"].clone(), &frame["previous_response_id"]);
-        let refused = |code, message: &str| failed(code, message, None, to, &input, 0);
-        let active = |running: &&mut Running| !running.writer.is_over() && *to == running.id.to_string();
-        let Some(running) = running.filter(active) else {
+        let refused = |code, message: &str| vec![failed(code, message, None, to, &input, 0)];
+        let is_active = |running: &&Running| !running.writer.is_over() && *to == running.id.to_string();
+        let Some(running) = running.filter(is_active) else {
             return refused("response_not_active", "this response is not being made on this connection");
         };
-        if self.waiting.len() >= WAITING_MAX {
-            let message = format!("{WAITING_MAX} others wait; send this again when a response has begun with them");
-            return refused("too_many_pending_steers", &message);
-        }
-        let Some(said) = read(&input) else {
+        if !is_said_by_user(&input) {
             return refused("invalid_input", "`input` must be a text, or messages of the user");
-        };
-        let (response, number) = (running.id.clone(), running.writer.number());
-        let id = format!("steer_{}_{}", &response.to_string()["resp_".len()..], self.count);
-        self.count += 1;
-        let is_in_session = running.writer.names().joined().is_empty();
-        if is_in_session {
-            let mut details = details(running.writer.stored_for_words());
-            details[STEER] = id.clone().into();
-            if running.exchange.awaits_words() {
-                details[STEERED] = true.into();
-            }
-            if let Err(error) = running.exchange.steer(as_input(said.parts), &id, details).await {
-                return refused("invalid_input", &error.message);
-            }
         }
-        let accepted = json!({
+        let (response, number) = (running.id.clone(), running.writer.number());
+        let mut events = Vec::new();
+        if self.waiting.len() >= WAITING_MAX {
+            // Those of an earlier response wait for a request that may never come.
+            let Some(oldest) = self.waiting.iter().position(|words| words.response != response) else {
+                let message = format!("{WAITING_MAX} others wait for the end of this response");
+                return refused("too_many_pending_steers", &message);
+            };
+            events.push(self.waiting.remove(oldest).failed("too many others wait", number));
+        }
+        let id = format!("steer_{}_{}", response.to_string().trim_start_matches("resp_"), self.count);
+        self.count += 1;
+        events.push(json!({
             "type": "response.steer.accepted", "sequence_number": number,
             "steer": { "id": id, "previous_response_id": to },
-        });
-        self.waiting.push(Words { id, response, input, is_in_session });
-        accepted
-    }
-
-    /// Takes what has become of words that the session has. Returns the events that tell of those that were taken back.
-    pub(super) fn told(&mut self, running: &mut Running) -> Vec<Value> {
-        let number = running.writer.number();
-        let mut events = Vec::new();
-        for (id, is_said) in running.told.drain(..) {
-            for words in self.waiting.extract_if(.., |words| words.id == id) {
-                if !is_said {
-                    let message = "the words were taken out of the conversation's queue";
-                    events.push(words.failed("successor_creation_failed", message, number));
-                }
-            }
-        }
+        }));
+        self.waiting.push(Words { id, response, input });
         events
     }
 
@@ -93,12 +64,12 @@ impl Steering {
                 "steer": { "id": words.id, "previous_response_id": words.response.to_string() },
             })
         };
-        self.waiting.iter().filter(|words| words.response == running.id).map(event).collect()
+        self.of(&running.id).map(event).collect()
     }
 
-    /// Returns the request for the response to the words that waited for the end of this one.
+    /// Returns the request for the response to the words that waited for the end of this one; `None` without any.
     pub(super) fn successor(&self, to: &ResponseId, create: &Create) -> Option<Create> {
-        let items: Vec<Value> = self.kept_for(to).flat_map(|words| items_of(&words.input)).collect();
+        let items: Vec<Value> = self.of(to).flat_map(|words| items_of(&words.input)).collect();
         (!items.is_empty()).then(|| Create {
             input: Some(items.into()),
             previous_response_id: Some(to.to_string()),
@@ -108,9 +79,8 @@ impl Steering {
     }
 
     /// Puts the words that waited into the request that continues their response, after the results that it gives.
-    pub(super) fn join(&self, create: &mut Create) {
-        let Some(to) = create.previous_response_id.as_deref().and_then(ResponseId::parse) else { return };
-        let words: Vec<Value> = self.kept_for(&to).flat_map(|words| items_of(&words.input)).collect();
+    pub(super) fn join(&self, to: &ResponseId, create: &mut Create) {
+        let words: Vec<Value> = self.of(to).flat_map(|words| items_of(&words.input)).collect();
         if words.is_empty() {
             return;
         }
@@ -125,24 +95,24 @@ impl Steering {
 
     /// Forgets the words that waited for the end of this response, which were said.
     pub(super) fn said(&mut self, to: &ResponseId) {
-        self.waiting.retain(|words| words.is_in_session || words.response != *to);
+        self.waiting.retain(|words| words.response != *to);
     }
 
-    /// Gives back the words that waited for the end of this response.
-    pub(super) fn give_back(&mut self, running: &Running, why: &str) -> Vec<Value> {
-        let is_kept = |words: &mut Words| !words.is_in_session && words.response == running.id;
-        let kept = self.waiting.extract_if(.., is_kept);
-        kept.map(|words| words.failed("successor_creation_failed", why, running.writer.number())).collect()
+    /// Gives back the words for this response, which cannot be said. `number` is that of its newest event.
+    pub(super) fn give_back(&mut self, to: &ResponseId, why: &str, number: u64) -> Vec<Value> {
+        let those = self.waiting.extract_if(.., |words| words.response == *to);
+        those.map(|words| words.failed(why, number)).collect()
     }
 
-    fn kept_for(&self, to: &ResponseId) -> impl Iterator<Item = &Words> {
-        self.waiting.iter().filter(move |words| !words.is_in_session && words.response == *to)
+    fn of(&self, to: &ResponseId) -> impl Iterator<Item = &Words> {
+        self.waiting.iter().filter(move |words| words.response == *to)
     }
 }
 
 impl Words {
-    fn failed(self, code: &str, message: &str, number: u64) -> Value {
-        failed(code, message, Some(&self.id), &self.response.to_string().into(), &self.input, number)
+    fn failed(self, message: &str, number: u64) -> Value {
+        let to = self.response.to_string().into();
+        failed("successor_creation_failed", message, Some(&self.id), &to, &self.input, number)
     }
 }
 
@@ -165,9 +135,7 @@ fn items_of(input: &Value) -> Vec<Value> {
     }
 }
 
-/// Reads words of the user; `None` for anything else.
-fn read(input: &Value) -> Option<Input> {
+fn is_said_by_user(input: &Value) -> bool {
     let is_users = items_of(input).iter().all(|item| item["role"] == "user");
-    let said = Input::read(input, &Found::new()).ok().filter(|_| is_users)?;
-    (said.history.is_empty() && !said.parts.is_empty()).then_some(said)
+    is_users && Input::read(input, &Found::new()).is_ok_and(|said| said.history.is_empty() && !said.parts.is_empty())
 }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::exchange::{Ended, Step, added};
 use reseed_protocol::{
-    Entry, EntryId, StopReason, Timestamp,
+    Entry, EntryId, Timestamp,
     turn::{DeltaKind, TurnStatus},
 };
 use serde_json::Value;
@@ -83,12 +83,6 @@ impl Writer {
         self.end(Ended { status: TurnStatus::Completed, finish_reason: None, error: None, usage: None });
     }
 
-    /// Ends a response to which words were added, unless it has ended. The turn goes on with the response to them.
-    pub(super) fn ends_for_words(&mut self) {
-        let finish_reason = Some(StopReason::ToolCalls);
-        self.end(Ended { status: TurnStatus::Completed, finish_reason, error: None, usage: None });
-    }
-
     /// Goes on with a turn in which these calls are open.
     pub(super) fn goes_on(&mut self, calls: Calls) {
         self.calls = calls;
@@ -105,27 +99,10 @@ impl Writer {
         self.events.number()
     }
 
-    /// Returns true if nothing has answered the input yet.
-    pub(super) fn is_empty(&self) -> bool {
-        self.entries == 0
-    }
-
     /// Returns what the client must give before the conversation goes on: the results of its functions, and what people
     /// decide.
     pub(super) fn required_input(&self) -> Vec<Value> {
         self.resource.required_input()
-    }
-
-    /// Returns what is stored with words that are added to this response.
-    pub(super) fn stored_for_words(&self) -> Value {
-        let mut stored = self.resource.stored.clone();
-        stored["previous_response_id"] = self.resource.id.to_string().into();
-        for of_input in ["key", "without_answer"] {
-            if let Some(stored) = stored.as_object_mut() {
-                stored.remove(of_input);
-            }
-        }
-        stored
     }
 
     /// Returns true if the response is part of a conversation that has an id of its own.
@@ -191,7 +168,7 @@ impl Writer {
                     usage: None,
                 });
             }
-            Step::Delayed(_) | Step::Compaction(_) | Step::Unsaid(_) => {}
+            Step::Delayed(_) | Step::Compaction(_) => {}
         }
     }
 
