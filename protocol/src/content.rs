@@ -107,6 +107,8 @@ open! {
         cached_tokens: u64,
         /// The input tokens that were written to the provider's cache; absent if the provider does not report them.
         cache_write_tokens?: u64,
+        /// Those of `cacheWriteTokens` that the provider keeps for an hour; absent if it does not report them apart.
+        cache_write_hour_tokens?: u64,
         /// Tokens of the answer, including reasoning.
         output_tokens: u64,
         /// The output tokens that were reasoning; absent if the provider does not report them.
@@ -114,10 +116,47 @@ open! {
         /// The tokens of the longest prefix shared with the session's previous request, as counted before sending: what
         /// the provider could have cached. Absent for summaries, and in older logs.
         prefix_tokens?: u64,
+        /// The tokens of further passes that the provider made for this answer, such as a continuation after a pause.
+        /// They are billed, but are in none of the counts above.
+        further?: FurtherUsage,
         /// The cost in billionths of a US dollar; absent if the model's price is unknown.
         cost_nano_usd?: u64,
         /// Reported by the provider, or estimated.
         source: UsageSource,
+    }
+}
+
+open! {
+    /// Tokens of the further passes of one request.
+    #[derive(Default, Copy, Eq)]
+    struct FurtherUsage {
+        /// Tokens sent, including cached ones.
+        input_tokens: u64,
+        /// The input tokens that were read from the provider's cache.
+        #[serde(default)]
+        cached_tokens: u64,
+        /// The input tokens that were written to the provider's cache.
+        #[serde(default)]
+        cache_write_tokens: u64,
+        /// Those of `cacheWriteTokens` that the provider keeps for an hour.
+        #[serde(default)]
+        cache_write_hour_tokens: u64,
+        /// Tokens of the answers.
+        output_tokens: u64,
+    }
+}
+
+impl FurtherUsage {
+    /// Returns the sum of both.
+    #[must_use]
+    pub fn and(self, more: Self) -> Self {
+        Self {
+            input_tokens: self.input_tokens.saturating_add(more.input_tokens),
+            cached_tokens: self.cached_tokens.saturating_add(more.cached_tokens),
+            cache_write_tokens: self.cache_write_tokens.saturating_add(more.cache_write_tokens),
+            cache_write_hour_tokens: self.cache_write_hour_tokens.saturating_add(more.cache_write_hour_tokens),
+            output_tokens: self.output_tokens.saturating_add(more.output_tokens),
+        }
     }
 }
 

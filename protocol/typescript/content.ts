@@ -140,6 +140,8 @@ export interface Usage {
   cachedTokens: number;
   /** The input tokens that were written to the provider's cache; absent if the provider does not report them. */
   cacheWriteTokens?: number;
+  /** Those of `cacheWriteTokens` that the provider keeps for an hour; absent if it does not report them apart. */
+  cacheWriteHourTokens?: number;
   /** Tokens of the answer, including reasoning. */
   outputTokens: number;
   /** The output tokens that were reasoning; absent if the provider does not report them. */
@@ -149,10 +151,29 @@ export interface Usage {
    * the provider could have cached. Absent for summaries, and in older logs.
    */
   prefixTokens?: number;
+  /**
+   * The tokens of further passes that the provider made for this answer, such as a continuation after a pause.
+   * They are billed, but are in none of the counts above.
+   */
+  further?: FurtherUsage;
   /** The cost in billionths of a US dollar; absent if the model's price is unknown. */
   costNanoUsd?: number;
   /** Reported by the provider, or estimated. */
   source: UsageSource;
+}
+
+/** Tokens of the further passes of one request. */
+export interface FurtherUsage {
+  /** Tokens sent, including cached ones. */
+  inputTokens: number;
+  /** The input tokens that were read from the provider's cache. */
+  cachedTokens: number;
+  /** The input tokens that were written to the provider's cache. */
+  cacheWriteTokens: number;
+  /** Those of `cacheWriteTokens` that the provider keeps for an hour. */
+  cacheWriteHourTokens: number;
+  /** Tokens of the answers. */
+  outputTokens: number;
 }
 
 /** The source of a count. */

@@ -392,6 +392,8 @@ export interface ModelPrice {
   cachedNanoUsd: number;
   /** The price of input tokens written to the provider's cache. */
   cacheWriteNanoUsd: number;
+  /** The price of input tokens that the provider's cache keeps for an hour; absent if it is `cacheWriteNanoUsd`. */
+  cacheWriteHourNanoUsd?: number;
   /** The price of output tokens. */
   outputNanoUsd: number;
 }

@@ -160,7 +160,7 @@ fn prices_are_those_of_models_by_name() {
         ("gpt-4o:1/1/1", "an item has no `=` between model and prices"),
         ("=1/1/1", "an item's model name is invalid"),
         ("a=1/1/1,a=2/2/2", "a model is listed twice"),
-        ("a=1/1", "a model has three or four prices: input/cached/output or input/cached/output/written"),
+        ("a=1/1", "a model has three to five prices: input/cached/output, then /written, then /hour"),
     ] {
         let fault = format!("MODEL_PRICES is `{text}` ({why}); {allowed}");
         assert_eq!(prices(text).map(|_| ()).unwrap_err(), [fault]);

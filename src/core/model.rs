@@ -5,7 +5,7 @@ use crate::{
     need::{Needs, Refusal},
 };
 use reseed_protocol::{
-    ErrorCode, Part, Payload, StopReason, Usage, UsageSource,
+    ErrorCode, FurtherUsage, Part, Payload, StopReason, Usage, UsageSource,
     context::{ContextEnvelope, ContextMessage},
 };
 
@@ -84,10 +84,14 @@ pub struct ReportedUsage {
     pub cached_tokens: Option<u64>,
     /// Input tokens written to the provider's cache.
     pub cache_write_tokens: Option<u64>,
+    /// Those of them that the cache keeps for an hour.
+    pub cache_write_hour_tokens: Option<u64>,
     /// Output tokens, including reasoning.
     pub output_tokens: u64,
     /// Output tokens used for reasoning.
     pub reasoning_tokens: Option<u64>,
+    /// The tokens of further passes that the provider made for the answer, which are billed.
+    pub further: Option<FurtherUsage>,
 }
 
 impl ReportedUsage {
@@ -98,9 +102,11 @@ impl ReportedUsage {
             input_tokens: self.input_tokens,
             cached_tokens: self.cached_tokens.unwrap_or(0),
             cache_write_tokens: self.cache_write_tokens,
+            cache_write_hour_tokens: self.cache_write_hour_tokens,
             output_tokens: self.output_tokens,
             reasoning_tokens: self.reasoning_tokens,
             prefix_tokens: None,
+            further: self.further,
             cost_nano_usd: None,
             source,
         }

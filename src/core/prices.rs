@@ -4,7 +4,7 @@
 //! estimate would look like a bill. All amounts are integers: one dollar per million tokens is one million picodollars
 //! (10⁻¹² dollars) per token, so six decimals of a price are exact.
 
-use reseed_protocol::{Usage, UsageSource};
+use reseed_protocol::{FurtherUsage, Usage, UsageSource};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Picodollars per nanodollar.
@@ -25,6 +25,8 @@ pub struct Price {
     pub cached: u64,
     /// An input token written to the provider's cache.
     pub written: u64,
+    /// An input token that the provider's cache keeps for an hour.
+    pub written_hour: u64,
     /// An output token.
     pub output: u64,
 }
@@ -36,21 +38,38 @@ pub struct Prices {
 }
 
 impl Price {
-    /// Parses `input/cached/output` or `input/cached/output/written`, each in dollars per million tokens. Without the
-    /// fourth price, tokens written to the provider's cache cost as much as other input.
+    /// Parses `input/cached/output`, `input/cached/output/written` or `input/cached/output/written/hour`, each in
+    /// dollars per million tokens. Without the fourth price, tokens written to the provider's cache cost as much as
+    /// other input. Without the fifth, those that it keeps for an hour cost as much as those that it keeps for minutes.
     ///
     /// # Errors
     /// The reason the text is invalid.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
-        const WANTED: &str = "a model has three or four prices: input/cached/output or input/cached/output/written";
+        const WANTED: &str = "a model has three to five prices: input/cached/output, then /written, then /hour";
         let mut numbers = text.split('/').map(|number| picodollars(number.trim()));
         let mut next = || numbers.next().ok_or(WANTED)?;
         let (input, cached, output) = (next()?, next()?, next()?);
         let written = numbers.next().transpose()?.unwrap_or(input);
+        let written_hour = numbers.next().transpose()?.unwrap_or(written);
         if numbers.next().is_some() {
             return Err(WANTED);
         }
-        Ok(Self { input, cached, written, output })
+        Ok(Self { input, cached, written, written_hour, output })
+    }
+}
+
+impl Price {
+    /// Returns the cost of these tokens in picodollars.
+    fn pico(self, pass: FurtherUsage) -> u128 {
+        let of = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);
+        let cached = pass.cached_tokens.min(pass.input_tokens);
+        let written = pass.cache_write_tokens.min(pass.input_tokens - cached);
+        let hour = pass.cache_write_hour_tokens.min(written);
+        of(pass.input_tokens - cached - written, self.input)
+            .saturating_add(of(cached, self.cached))
+            .saturating_add(of(written - hour, self.written))
+            .saturating_add(of(hour, self.written_hour))
+            .saturating_add(of(pass.output_tokens, self.output))
     }
 }
 
@@ -98,13 +117,15 @@ impl Prices {
     #[must_use]
     pub fn cost_nano_usd(&self, model: &str, usage: &Usage) -> Option<u64> {
         let price = self.of.get(model).filter(|_| usage.source == UsageSource::Reported)?;
-        let cached = usage.cached_tokens.min(usage.input_tokens);
-        let of = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);
-        let written = usage.cache_write_tokens.unwrap_or(0).min(usage.input_tokens - cached);
-        let input = of(usage.input_tokens - cached - written, price.input)
-            .saturating_add(of(cached, price.cached))
-            .saturating_add(of(written, price.written));
-        let pico = input.saturating_add(of(usage.output_tokens, price.output));
+        let pass = FurtherUsage {
+            input_tokens: usage.input_tokens,
+            cached_tokens: usage.cached_tokens,
+            cache_write_tokens: usage.cache_write_tokens.unwrap_or(0),
+            cache_write_hour_tokens: usage.cache_write_hour_tokens.unwrap_or(0),
+            output_tokens: usage.output_tokens,
+        };
+        let passes = [Some(pass), usage.further].into_iter().flatten();
+        let pico = passes.fold(0_u128, |sum, pass| sum.saturating_add(price.pico(pass)));
         Some(u64::try_from(pico.saturating_add(PICO_PER_NANO / 2) / PICO_PER_NANO).unwrap_or(u64::MAX))
     }
 
@@ -124,9 +145,11 @@ mod tests {
             input_tokens: input,
             cached_tokens: cached,
             cache_write_tokens: None,
+            cache_write_hour_tokens: None,
             output_tokens: output,
             reasoning_tokens: Some(output),
             prefix_tokens: None,
+            further: None,
             cost_nano_usd: None,
             source: UsageSource::Reported,
         }
@@ -140,8 +163,19 @@ mod tests {
         Prices::new([("m".to_owned(), Price::parse(text).unwrap())])
     }
 
+    fn hour(tokens: u64, usage: Usage) -> Usage {
+        Usage { cache_write_hour_tokens: Some(tokens), ..usage }
+    }
+
     #[test]
     fn a_request_costs_its_tokens_the_cached_ones_apart() {
+        let pass = FurtherUsage {
+            input_tokens: 901,
+            cached_tokens: 900,
+            cache_write_tokens: 1,
+            cache_write_hour_tokens: 1,
+            output_tokens: 2,
+        };
         let table = [
             // 1,000 × $0.40 + 500 × $1.60, both per million.
             ("0.4/0.1/1.6", usage(1_000, 0, 500), 400_000 + 800_000),
@@ -161,6 +195,20 @@ mod tests {
             // More written than input tokens: the written count is capped.
             ("3/0.3/15/3.75", written(1_000, 400, 5_000, 0), 120_000 + 2_250_000),
             ("3/0.3/15/0", written(1_000, 0, 1_000, 0), 0),
+            // Half of what was written is kept for an hour, at $6.
+            (
+                "3/0.3/15/3.75/6",
+                hour(250, written(1_000, 400, 500, 10)),
+                300_000 + 120_000 + 937_500 + 1_500_000 + 150_000,
+            ),
+            ("3/0.3/15/3.75", hour(250, written(1_000, 400, 500, 10)), 300_000 + 120_000 + 1_875_000 + 150_000),
+            ("3/0.3/15/3.75/6", hour(900, written(1_000, 400, 500, 0)), 300_000 + 120_000 + 3_000_000),
+            // A further pass is billed too.
+            (
+                "3/0.3/15/3.75/6",
+                Usage { further: Some(pass), ..usage(1_000, 0, 0) },
+                3_000_000 + 270_000 + 6_000 + 30_000,
+            ),
         ];
         for (price, usage, expected) in table {
             assert_eq!(prices(price).cost_nano_usd("m", &usage), Some(expected), "{price} {usage:?}");
@@ -179,16 +227,19 @@ mod tests {
 
     #[test]
     fn prices_are_read_to_the_last_decimal() {
-        let price = |input, cached, output, written| Price { input, cached, written, output };
-        assert_eq!(Price::parse("0.4/0.1/1.6"), Ok(price(400_000, 100_000, 1_600_000, 400_000)));
-        assert_eq!(Price::parse("3/0.3/15/3.75"), Ok(price(3_000_000, 300_000, 15_000_000, 3_750_000)));
-        assert_eq!(Price::parse(" 2 / 0.000001 / 1000000 "), Ok(price(2_000_000, 1, 1_000_000_000_000, 2_000_000)));
+        let price =
+            |input, cached, output, written, written_hour| Price { input, cached, written, written_hour, output };
+        assert_eq!(Price::parse("0.4/0.1/1.6"), Ok(price(400_000, 100_000, 1_600_000, 400_000, 400_000)));
+        assert_eq!(Price::parse("3/0.3/15/3.75"), Ok(price(3_000_000, 300_000, 15_000_000, 3_750_000, 3_750_000)));
+        assert_eq!(Price::parse("3/0.3/15/3.75/6"), Ok(price(3_000_000, 300_000, 15_000_000, 3_750_000, 6_000_000)));
+        let spaced = price(2_000_000, 1, 1_000_000_000_000, 2_000_000, 2_000_000);
+        assert_eq!(Price::parse(" 2 / 0.000001 / 1000000 "), Ok(spaced));
         for wrong in [
             "",
             "1",
             "1/2",
             "1/2/3/",
-            "1/2/3/4/5",
+            "1/2/3/4/5/6",
             "1/2/3/x",
             "1//3",
             "-1/1/1",

@@ -1,6 +1,6 @@
 //! Sums of usage.
 
-use reseed_protocol::{Usage, UsageSource};
+use reseed_protocol::{FurtherUsage, Usage, UsageSource};
 
 /// Adds two usages. A sum that includes an estimate is an estimate. The cost is known only if both costs are known,
 /// because a partial cost would look like the whole.
@@ -15,9 +15,11 @@ pub fn add_usage(sum: Option<Usage>, more: &Usage) -> Usage {
         input_tokens: sum.input_tokens + more.input_tokens,
         cached_tokens: sum.cached_tokens + more.cached_tokens,
         cache_write_tokens: both(sum.cache_write_tokens, more.cache_write_tokens),
+        cache_write_hour_tokens: both(sum.cache_write_hour_tokens, more.cache_write_hour_tokens),
         output_tokens: sum.output_tokens + more.output_tokens,
         reasoning_tokens: both(sum.reasoning_tokens, more.reasoning_tokens),
         prefix_tokens: both(sum.prefix_tokens, more.prefix_tokens),
+        further: sum.further.into_iter().chain(more.further).reduce(FurtherUsage::and),
         cost_nano_usd: sum.cost_nano_usd.zip(more.cost_nano_usd).map(|(a, b)| a.saturating_add(b)),
         source: if sum.source == UsageSource::Reported { more.source } else { sum.source },
     }
@@ -32,9 +34,11 @@ pub(crate) mod tests {
             input_tokens: 10,
             cached_tokens: 4,
             cache_write_tokens: None,
+            cache_write_hour_tokens: None,
             output_tokens: 2,
             reasoning_tokens: None,
             prefix_tokens: Some(3),
+            further: None,
             cost_nano_usd,
             source,
         }

@@ -179,9 +179,11 @@ pub(super) mod tests {
             input_tokens: 900,
             cached_tokens: 0,
             cache_write_tokens: None,
+            cache_write_hour_tokens: None,
             output_tokens: 80,
             reasoning_tokens: None,
             prefix_tokens: None,
+            further: None,
             cost_nano_usd: None,
             source: UsageSource::Reported,
         }

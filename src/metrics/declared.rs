@@ -275,10 +275,11 @@ metrics! {
         "Time from the start of a turn to the first piece of its answer.";
     TOKENS_TOTAL: Counter, "reseed_tokens_total" {
         purpose: ["turn", "summary"],
-        kind: ["input", "cached", "cache_write", "output", "reasoning"],
+        kind: ["input", "cached", "cache_write", "cache_write_hour", "output", "reasoning"],
     },
         "Tokens reported by the model server, for turns and for summaries, failed ones, previews and branches \
-        included. `cached` and `cache_write` are parts of `input`, `reasoning` of `output`.";
+        included. `cached` and `cache_write` are parts of `input`, `cache_write_hour` of `cache_write`, \
+        `reasoning` of `output`.";
     MODEL_REQUESTS_TOTAL: Counter, "reseed_model_requests_total" {
         purpose: ["turn", "summary"],
         outcome: ["ok", "cancelled"].into_iter().chain(model_faults()),

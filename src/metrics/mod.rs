@@ -160,11 +160,13 @@ pub(crate) fn model_request_finished(purpose: Purpose, outcome: Outcome, usage: 
     let label = purpose_label(purpose);
     MODEL_REQUESTS_TOTAL.add([label, outcome.label()], 1);
     let Some(usage) = usage else { return };
+    let further = usage.further.unwrap_or_default();
     for (kind, tokens) in [
-        ("input", usage.input_tokens),
-        ("cached", usage.cached_tokens.unwrap_or(0)),
-        ("cache_write", usage.cache_write_tokens.unwrap_or(0)),
-        ("output", usage.output_tokens),
+        ("input", usage.input_tokens + further.input_tokens),
+        ("cached", usage.cached_tokens.unwrap_or(0) + further.cached_tokens),
+        ("cache_write", usage.cache_write_tokens.unwrap_or(0) + further.cache_write_tokens),
+        ("cache_write_hour", usage.cache_write_hour_tokens.unwrap_or(0) + further.cache_write_hour_tokens),
+        ("output", usage.output_tokens + further.output_tokens),
         ("reasoning", usage.reasoning_tokens.unwrap_or(0)),
     ] {
         TOKENS_TOTAL.add([label, kind], tokens);

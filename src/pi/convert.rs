@@ -216,9 +216,11 @@ fn usage(usage: &Json) -> Option<Usage> {
         input_tokens,
         cached_tokens: read,
         cache_write_tokens: Some(written),
+        cache_write_hour_tokens: None,
         output_tokens: output,
         reasoning_tokens: None,
         prefix_tokens: None,
+        further: None,
         cost_nano_usd: None,
         source: UsageSource::Reported,
     })

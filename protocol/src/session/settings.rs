@@ -99,6 +99,8 @@ open! {
         cached_nano_usd: u64,
         /// The price of input tokens written to the provider's cache.
         cache_write_nano_usd: u64,
+        /// The price of input tokens that the provider's cache keeps for an hour; absent if it is `cacheWriteNanoUsd`.
+        cache_write_hour_nano_usd?: u64,
         /// The price of output tokens.
         output_nano_usd: u64,
     }

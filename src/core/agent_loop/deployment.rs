@@ -177,6 +177,7 @@ impl Deployment {
                 input_nano_usd: nano(price.input),
                 cached_nano_usd: nano(price.cached),
                 cache_write_nano_usd: nano(price.written),
+                cache_write_hour_nano_usd: (price.written_hour != price.written).then(|| nano(price.written_hour)),
                 output_nano_usd: nano(price.output),
             }),
             tools: if has_no_tools { Some(false) } else { takes.tools },

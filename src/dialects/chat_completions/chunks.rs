@@ -136,9 +136,11 @@ mod tests {
             input_tokens: 9,
             cached_tokens: 4,
             cache_write_tokens: None,
+            cache_write_hour_tokens: None,
             output_tokens: 2,
             reasoning_tokens: Some(1),
             prefix_tokens: None,
+            further: None,
             cost_nano_usd: None,
             source: UsageSource::Reported,
         };

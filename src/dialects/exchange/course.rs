@@ -3,7 +3,7 @@
 use super::chain::is_input;
 use reseed_client::{SessionEvent, fold::Snapshot};
 use reseed_protocol::{
-    Entry, EntryId, ErrorBody, ErrorCode, Role, StopReason, TurnId, Usage, UsageSource,
+    Entry, EntryId, ErrorBody, ErrorCode, FurtherUsage, Role, StopReason, TurnId, Usage, UsageSource,
     compaction::ContextCompacted,
     content::utf16_len,
     event::{EphemeralEvent, Event},
@@ -366,9 +366,11 @@ pub fn added(sum: Option<Usage>, next: &Usage) -> Usage {
         input_tokens: sum.input_tokens.saturating_add(next.input_tokens),
         cached_tokens: sum.cached_tokens.saturating_add(next.cached_tokens),
         cache_write_tokens: either(sum.cache_write_tokens, next.cache_write_tokens),
+        cache_write_hour_tokens: either(sum.cache_write_hour_tokens, next.cache_write_hour_tokens),
         output_tokens: sum.output_tokens.saturating_add(next.output_tokens),
         reasoning_tokens: either(sum.reasoning_tokens, next.reasoning_tokens),
         prefix_tokens: either(sum.prefix_tokens, next.prefix_tokens),
+        further: sum.further.into_iter().chain(next.further).reduce(FurtherUsage::and),
         cost_nano_usd: sum.cost_nano_usd.zip(next.cost_nano_usd).map(|(sum, next)| sum.saturating_add(next)),
         source: if sum.source == UsageSource::Reported { next.source } else { sum.source },
     }

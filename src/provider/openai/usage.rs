@@ -24,7 +24,14 @@ pub(super) fn usage(report: &Object<'_>) -> Option<ReportedUsage> {
         input_tokens += parts;
     }
     let reasoning_tokens = output_details.and_then(|details| details.count("reasoning_tokens"));
-    let reported = ReportedUsage { input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens };
+    let reported = ReportedUsage {
+        input_tokens,
+        cached_tokens,
+        cache_write_tokens,
+        output_tokens,
+        reasoning_tokens,
+        ..ReportedUsage::default()
+    };
     (input_tokens > 0 || output_tokens > 0).then_some(reported)
 }
 

@@ -53,9 +53,11 @@ fn played(lines: &[(&str, Made<'_>)]) -> Vec<Arc<Node>> {
                 input_tokens: share(sent + fixed().system),
                 cached_tokens: 0,
                 cache_write_tokens: None,
+                cache_write_hour_tokens: None,
                 output_tokens: share(node.tokens.total()),
                 reasoning_tokens: None,
                 prefix_tokens: None,
+                further: None,
                 cost_nano_usd: None,
                 source: UsageSource::Reported,
             });

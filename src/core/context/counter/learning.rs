@@ -103,9 +103,11 @@ impl Conversation {
             input_tokens: self.sent,
             cached_tokens: 0,
             cache_write_tokens: None,
+            cache_write_hour_tokens: None,
             output_tokens: self.truth.count(answer),
             reasoning_tokens: None,
             prefix_tokens: None,
+            further: None,
             cost_nano_usd: None,
             source: UsageSource::Reported,
         });
