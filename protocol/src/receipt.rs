@@ -21,7 +21,8 @@ open! {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<String>>"))]
         notes: Vec<String>,
-        /// The parts that the model server refuses, by name. They were left out of this request or written differently.
+        /// The parts that the model server refuses or that its API does not have, by name. They were left out of this
+        /// request or written differently.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<String>>"))]
         adapted: Vec<String>,

@@ -4,7 +4,7 @@ mod servers;
 
 use super::{say, serve};
 use crate::{
-    config::{ProviderKind, Settings},
+    config::Settings,
     core::{
         context::envelope,
         model::{Delta, ModelRequest, Purpose},
@@ -46,13 +46,10 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
         say(format!("warning     {warning}"));
     }
     let provider = service::provider(settings)?;
-    let address = match settings.model.provider() {
-        ProviderKind::Offline => "built in".to_owned(),
-        ProviderKind::OpenAi => {
-            settings.model.openai_base_url.clone().unwrap_or("https://api.openai.com/v1".to_owned())
-        }
-    };
-    say(format!("provider    {} ({address})", provider.name()));
+    say(format!("provider    {} ({})", provider.name(), settings.model.address_of(settings.model.provider())));
+    if let Some(other) = settings.model.other_provider() {
+        say(format!("beside it   {} ({})", other.prefix().trim_end_matches('/'), settings.model.address_of(other)));
+    }
     let listed = service::model::list(&*provider).await;
     let settings = &service::model::chosen(settings, &listed)?;
     let model = settings.model.model_name().to_owned();

@@ -78,14 +78,18 @@ fn start_line(settings: &Settings, service: &Service) -> String {
         ProviderKind::Offline => {
             "the built-in offline model (set OPENAI_API_KEY or OPENAI_BASE_URL for a real one)".to_owned()
         }
-        ProviderKind::OpenAi => {
-            let at = settings.model.openai_base_url.as_deref().unwrap_or("https://api.openai.com/v1");
-            format!("`{}` at {at}", deployment.model)
-        }
+        kind => format!("`{}` at {}", deployment.model, settings.model.address_of(kind)),
     };
+    let other = settings.model.other_provider().map_or_else(String::new, |other| {
+        format!(
+            "\n            models whose names begin with `{}` at {}",
+            other.prefix(),
+            settings.model.address_of(other)
+        )
+    });
     let mut text =
         format!("reseed {} listens on http://{address} (WebSocket: ws://{address}/ws)", env!("CARGO_PKG_VERSION"));
-    let _ = write!(text, "\n  model     {model}, window {window} tokens, strategy {}", deployment.strategy);
+    let _ = write!(text, "\n  model     {model}, window {window} tokens, strategy {}{other}", deployment.strategy);
     let _ = write!(text, "\n  compacts  {}", compacts_line(&deployment));
     let _ = write!(text, "{}", hooks_line(&service.hooks()));
     if let Some(users) = service.signed_line() {

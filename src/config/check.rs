@@ -1,6 +1,6 @@
 //! Validates settings that depend on each other.
 
-use super::{AuthSettings, ModelSettings, Settings, listed::is_this_machine, secret_files, values::NamedToken};
+use super::{AuthSettings, ProviderChoice, Settings, listed::is_this_machine, secret_files, values::NamedToken};
 use secrecy::ExposeSecret;
 
 /// A token with fewer characters might be guessed over the network.
@@ -22,6 +22,16 @@ pub(super) fn together(settings: &Settings, faults: &mut Vec<String>) {
         }
     }
     settings.jwt.check(faults);
+    let chosen = match settings.model.model_provider {
+        ProviderChoice::Auto => None,
+        ProviderChoice::OpenAi => Some(("openai", "OPENAI", settings.model.has_openai())),
+        ProviderChoice::Anthropic => Some(("anthropic", "ANTHROPIC", settings.model.has_anthropic())),
+    };
+    if let Some((choice, name, false)) = chosen {
+        faults.push(format!(
+            "MODEL_PROVIDER is `{choice}`, and neither {name}_API_KEY nor {name}_BASE_URL is set; set one of them"
+        ));
+    }
     let node = &settings.node;
     if node.node_address.is_some() && node.node_token.is_none() {
         faults.push(
@@ -67,10 +77,16 @@ pub(super) fn warnings(settings: &Settings) -> impl Iterator<Item = String> {
     let unpriced = unpriced.map(|(variable, model)| {
         format!("MODEL_PRICES has no price for `{model}`, set in {variable}: its cost is not reported")
     });
-    let plain = key_over_plain_http(&settings.model).map(|host| {
-        format!(
-            "OPENAI_BASE_URL sends OPENAI_API_KEY to `{host}` over plain HTTP, where others can read it; use https://"
-        )
+    let model = &settings.model;
+    let plain = [
+        ("OPENAI", &model.openai_api_key, &model.openai_base_url),
+        ("ANTHROPIC", &model.anthropic_api_key, &model.anthropic_base_url),
+    ];
+    let plain = plain.into_iter().filter_map(|(name, key, address)| {
+        let host = key.as_ref().and(host_over_plain_http(address.as_deref()?))?;
+        Some(format!(
+            "{name}_BASE_URL sends {name}_API_KEY to `{host}` over plain HTTP, where others can read it; use https://"
+        ))
     });
     let unencrypted = is_unencrypted(settings).then(|| {
         format!(
@@ -90,10 +106,9 @@ fn is_unencrypted(settings: &Settings) -> bool {
     !listen.host.is_loopback() && has_tokens && listen.trusted_proxies.is_empty()
 }
 
-/// Returns the host that receives the key unencrypted, unless it is this machine.
-fn key_over_plain_http(model: &ModelSettings) -> Option<String> {
-    model.openai_api_key.as_ref()?;
-    let authority = model.openai_base_url.as_deref()?.strip_prefix("http://")?.split('/').next()?;
+/// Returns the host that receives what is sent to an address unencrypted, unless it is this machine.
+fn host_over_plain_http(address: &str) -> Option<String> {
+    let authority = address.strip_prefix("http://")?.split('/').next()?;
     let host = match authority.strip_prefix('[') {
         Some(rest) => rest.split(']').next()?,
         None => authority.split(':').next()?,
@@ -138,8 +153,8 @@ mod tests {
                 Settings::from_iter([("OPENAI_BASE_URL", url), ("OPENAI_API_KEY", key), ("MODEL", "m")]).unwrap()
             };
             let warned = of("key").warnings.iter().any(|warning| warning.contains("plain HTTP"));
-            assert_eq!((warned, key_over_plain_http(&of("key").model).as_deref()), (host.is_some(), host), "{url}");
-            assert_eq!(key_over_plain_http(&of("").model), None, "{url} without a key");
+            assert_eq!((warned, host_over_plain_http(url).as_deref()), (host.is_some(), host), "{url}");
+            assert!(!of("").warnings.iter().any(|warning| warning.contains("plain HTTP")), "{url} without a key");
         }
     }
 }

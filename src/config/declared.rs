@@ -6,7 +6,10 @@ use super::{
     fingerprints::Fingerprints,
     rules,
     scopes::Scope,
-    values::{ApiChoice, ChosenStrategy, LogFormat, NamedToken, Origin, ServiceToken, Switch, Variables},
+    values::{
+        ApiChoice, CacheTtl, ChosenStrategy, LogFormat, NamedToken, Origin, ProviderChoice, ServiceToken, Switch,
+        Variables,
+    },
 };
 use crate::{
     core::{
@@ -37,18 +40,29 @@ settings! {
         /// The API key of the model server. Leave it unset for servers that need none.
         openai_api_key: Option<SecretString> = "", rules::secret().reloaded().optional();
         /// The address of an OpenAI-compatible server, including `/v1`; unset for OpenAI itself.
-        openai_base_url: Option<String> = "", rules::base_url().optional();
+        openai_base_url: Option<String> = "", rules::base_url("https://api.openai.com/v1").optional();
         /// The API to use. `auto` uses Responses with OpenAI and Chat Completions with other servers.
         openai_api: ApiChoice = "auto", rules::choice();
-        /// The model's name; unset for `gpt-4.1-mini`. With OPENAI_BASE_URL, unset means the only model that the server
-        /// lists. The server does not start with a name that is not listed, unless its window is set. A session can
-        /// choose another. `offline` is a built-in model that needs no key and no network; it is always used if neither
-        /// OPENAI_API_KEY nor OPENAI_BASE_URL is set.
+        /// The API key of Anthropic's Messages API.
+        anthropic_api_key: Option<SecretString> = "", rules::secret().reloaded().optional();
+        /// The address of another server with Anthropic's Messages API, without `/v1`; unset for Anthropic itself.
+        anthropic_base_url: Option<String> = "", rules::base_url("https://api.anthropic.com").optional();
+        /// How long Anthropic's cache keeps the beginning of a conversation after its last use. An hour costs more to
+        /// write, and less if people often return after more than five minutes.
+        anthropic_cache_ttl: CacheTtl = "5m", rules::choice();
+        /// The provider of MODEL: `auto` is `openai` if OPENAI_API_KEY or OPENAI_BASE_URL is set, and otherwise
+        /// `anthropic` if ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL is set. If both are, models of the other one can be
+        /// chosen by its name and their own: `anthropic/claude-sonnet-5-5`, or `openai/gpt-4.1-mini`.
+        model_provider: ProviderChoice = "auto", rules::choice();
+        /// The model's name; unset for `gpt-4.1-mini`, or `claude-sonnet-5-5` with Anthropic. With OPENAI_BASE_URL,
+        /// unset means the only model that the server lists. The server does not start with a name that is not listed,
+        /// unless its window is set. A session can choose another. `offline` is a built-in model that needs no key and
+        /// no network; it is always used if no provider is set.
         model: Option<String> = "", rules::text(256).optional();
         /// Model prices, as `model=input/cached/output` in US dollars per million tokens, such as
         /// `gpt-4.1-mini=0.4/0.1/1.6`; if unset, no cost is reported. A fourth price, as in
-        /// `claude-sonnet-5=3/0.3/15/3.75`, is for tokens written to the provider's cache; without it they cost the
-        /// `input` price. Model names are those of MODEL.
+        /// `claude-sonnet-5=3/0.3/15/3.75/6`, is for tokens written to the provider's cache; without it they cost the
+        /// `input` price. A fifth is for those that the cache keeps for an hour. Model names are those of MODEL.
         model_prices: Prices = "", rules::prices().reloaded();
         /// The models that sessions may choose besides MODEL and SUMMARY_MODEL, separated by commas; unset for any.
         models_allowed: Vec<String> = "", rules::models();

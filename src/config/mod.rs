@@ -31,7 +31,9 @@ pub use declared::{
 };
 pub(crate) use printed::help;
 pub use scopes::{Scope, Scopes};
-pub use values::{ApiChoice, ChosenStrategy, LogFormat, NamedToken, Origin, ServiceToken, Switch, Variables};
+pub use values::{
+    ApiChoice, CacheTtl, ChosenStrategy, LogFormat, NamedToken, Origin, ProviderChoice, ServiceToken, Switch, Variables,
+};
 
 pub use fingerprints::Fingerprints;
 
@@ -51,6 +53,9 @@ use std::{
 /// The default model of OpenAI if `MODEL` is unset.
 const OPENAI_MODEL: &str = "gpt-4.1-mini";
 
+/// The default model of Anthropic if `MODEL` is unset.
+const ANTHROPIC_MODEL: &str = "claude-sonnet-5-5";
+
 /// The built-in model's name.
 const OFFLINE_MODEL: &str = "offline";
 
@@ -68,6 +73,8 @@ pub struct Error(pub Vec<String>);
 pub enum ProviderKind {
     /// An OpenAI-compatible server.
     OpenAi,
+    /// A server with Anthropic's Messages API.
+    Anthropic,
     /// The built-in model.
     Offline,
 }
@@ -162,15 +169,35 @@ impl Settings {
 }
 
 impl ModelSettings {
-    /// Returns the model server in use.
+    /// Returns the provider of models whose names do not say it.
     #[must_use]
     pub fn provider(&self) -> ProviderKind {
-        let has_server = self.openai_api_key.is_some() || self.openai_base_url.is_some();
-        if has_server && self.model.as_deref() != Some(OFFLINE_MODEL) {
-            ProviderKind::OpenAi
-        } else {
-            ProviderKind::Offline
+        let (has_openai, has_anthropic) = (self.has_openai(), self.has_anthropic());
+        match self.model_provider {
+            _ if self.model.as_deref() == Some(OFFLINE_MODEL) => ProviderKind::Offline,
+            ProviderChoice::Anthropic if has_anthropic => ProviderKind::Anthropic,
+            _ if has_openai => ProviderKind::OpenAi,
+            _ if has_anthropic => ProviderKind::Anthropic,
+            _ => ProviderKind::Offline,
         }
+    }
+
+    /// Returns the provider beside it, whose models' names begin with [`ProviderKind::prefix`].
+    #[must_use]
+    pub fn other_provider(&self) -> Option<ProviderKind> {
+        match self.provider() {
+            ProviderKind::OpenAi => self.has_anthropic().then_some(ProviderKind::Anthropic),
+            ProviderKind::Anthropic => self.has_openai().then_some(ProviderKind::OpenAi),
+            ProviderKind::Offline => None,
+        }
+    }
+
+    pub(crate) fn has_openai(&self) -> bool {
+        self.openai_api_key.is_some() || self.openai_base_url.is_some()
+    }
+
+    pub(crate) fn has_anthropic(&self) -> bool {
+        self.anthropic_api_key.is_some() || self.anthropic_base_url.is_some()
     }
 
     /// Returns the model that sessions start with.
@@ -179,7 +206,30 @@ impl ModelSettings {
         match (&self.model, self.provider()) {
             (Some(model), _) => model,
             (None, ProviderKind::OpenAi) => OPENAI_MODEL,
+            (None, ProviderKind::Anthropic) => ANTHROPIC_MODEL,
             (None, ProviderKind::Offline) => OFFLINE_MODEL,
+        }
+    }
+
+    /// Returns the address of a provider's server, for people; `built in` without one.
+    #[must_use]
+    pub fn address_of(&self, provider: ProviderKind) -> &str {
+        match provider {
+            ProviderKind::OpenAi => self.openai_base_url.as_deref().unwrap_or("https://api.openai.com/v1"),
+            ProviderKind::Anthropic => self.anthropic_base_url.as_deref().unwrap_or("https://api.anthropic.com"),
+            ProviderKind::Offline => "built in",
+        }
+    }
+}
+
+impl ProviderKind {
+    /// Returns what the names of a provider's models begin with, if it is not the provider of MODEL.
+    #[must_use]
+    pub fn prefix(self) -> &'static str {
+        match self {
+            Self::OpenAi => "openai/",
+            Self::Anthropic => "anthropic/",
+            Self::Offline => "offline/",
         }
     }
 }

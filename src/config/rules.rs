@@ -227,17 +227,16 @@ pub(super) fn node_name() -> Rule<String> {
 }
 
 /// Accepts the address of an API. A password in it would reach logs, so it is refused, and the value is not repeated.
-pub(super) fn base_url() -> Rule<String> {
+pub(super) fn base_url(example: &str) -> Rule<String> {
     Rule::new(
-        "an http:// or https:// address without user name, password, query or fragment, such as \
-         https://api.openai.com/v1",
+        format!("an http:// or https:// address without user name, password, query or fragment, such as {example}"),
         |text| {
             let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
             let rest = rest.ok_or("it starts with neither http:// nor https://")?;
             let host = rest.split('/').next().unwrap_or_default();
             match rest {
                 _ if host.is_empty() => Err("it has no host"),
-                _ if rest.contains('@') => Err("it contains a user name or password; use OPENAI_API_KEY"),
+                _ if rest.contains('@') => Err("it contains a user name or password; set the API key instead"),
                 _ if rest.contains(['?', '#']) => Err("it contains a query or fragment"),
                 _ if !is_token(rest) => Err("it contains characters that are not allowed in an address"),
                 _ => Ok(text.trim_end_matches('/').to_owned()),
@@ -386,11 +385,11 @@ pub(super) fn networks() -> Rule<Vec<IpNet>> {
     })
 }
 
-/// Accepts model prices: a list of `model=input/cached/output` or `model=input/cached/output/written`, separated by
-/// commas.
+/// Accepts model prices: a list of `model=input/cached/output`, with `/written` and `/hour` if they differ, separated
+/// by commas.
 pub(super) fn prices() -> Rule<Prices> {
     Rule::new(
-        "a list of model=input/cached/output or model=input/cached/output/written, separated by commas; dollars per \
+        "a list of model=input/cached/output, optionally with /written or /written/hour, separated by commas; dollars per \
          million tokens, each from 0 to 1000000 with at most 6 decimals",
         |text| {
             let mut of = BTreeMap::new();

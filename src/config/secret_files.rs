@@ -105,8 +105,8 @@ mod tests {
     fn every_secret_may_be_in_a_file() {
         let folder = tempfile::tempdir().unwrap();
         let good = |variable: &str| match variable {
-            "OPENAI_API_KEY" => "key-with-16-characters",
-            "OPENAI_BASE_URL" => "https://models.example/v1",
+            "OPENAI_API_KEY" | "ANTHROPIC_API_KEY" => "key-with-16-characters",
+            "OPENAI_BASE_URL" | "ANTHROPIC_BASE_URL" => "https://models.example/v1",
             "DATABASE_URL" => "sqlite:///var/lib/reseed.db",
             "NODE_TOKEN" | "SEAL_KEY" => "a-secret-of-the-servers-with-40-characters",
             _ => "ann:a-token-of-16-chars",

@@ -32,17 +32,29 @@ fn nothing_set_is_the_offline_model_on_loopback() {
 #[test]
 fn the_provider_follows_from_key_and_address_unless_the_model_is_the_built_in_one() {
     let (key, url) = (("OPENAI_API_KEY", "sk-1"), ("OPENAI_BASE_URL", "http://127.0.0.1:9/v1/"));
-    let offline = ("MODEL", "offline");
+    let (claude, proxy) = (("ANTHROPIC_API_KEY", "sk-2"), ("ANTHROPIC_BASE_URL", "http://127.0.0.1:9"));
+    let (offline, chosen) = (("MODEL", "offline"), ("MODEL_PROVIDER", "anthropic"));
     for (variables, provider, model) in [
         (vec![key], ProviderKind::OpenAi, "gpt-4.1-mini"),
         (vec![url], ProviderKind::OpenAi, "gpt-4.1-mini"),
         (vec![url, ("MODEL", "llama")], ProviderKind::OpenAi, "llama"),
         (vec![key, url, offline], ProviderKind::Offline, "offline"),
+        (vec![claude], ProviderKind::Anthropic, "claude-sonnet-5-5"),
+        (vec![proxy, ("MODEL", "x")], ProviderKind::Anthropic, "x"),
+        (vec![key, claude], ProviderKind::OpenAi, "gpt-4.1-mini"),
+        (vec![key, claude, chosen], ProviderKind::Anthropic, "claude-sonnet-5-5"),
+        (vec![claude, offline], ProviderKind::Offline, "offline"),
     ] {
         let settings = read(&variables).unwrap().model;
         assert_eq!((settings.provider(), settings.model_name()), (provider, model), "{variables:?}");
     }
     assert_eq!(read(&[url]).unwrap().model.openai_base_url.as_deref(), Some("http://127.0.0.1:9/v1"));
+    let other = |variables: &[(&str, &str)]| read(variables).unwrap().model.other_provider();
+    assert_eq!(other(&[key, claude]), Some(ProviderKind::Anthropic));
+    assert_eq!(other(&[key, claude, chosen]), Some(ProviderKind::OpenAi));
+    assert_eq!((other(&[key]), other(&[claude]), other(&[key, claude, offline])), (None, None, None));
+    let faults = read(&[key, chosen]).unwrap_err();
+    assert!(faults[0].contains("neither ANTHROPIC_API_KEY nor ANTHROPIC_BASE_URL is set"), "{faults:?}");
 }
 
 #[test]
@@ -154,7 +166,7 @@ fn prices_are_those_of_models_by_name() {
     let warnings = prices("gpt-4o=1/1/1").unwrap().warnings;
     let told = "MODEL_PRICES has no price for `gpt-4.1-mini`, set in MODEL: its cost is not reported";
     assert_eq!(warnings, [told]);
-    let allowed = "allowed: a list of model=input/cached/output or model=input/cached/output/written, separated by \
+    let allowed = "allowed: a list of model=input/cached/output, optionally with /written or /written/hour, separated by \
                    commas; dollars per million tokens, each from 0 to 1000000 with at most 6 decimals";
     for (text, why) in [
         ("gpt-4o:1/1/1", "an item has no `=` between model and prices"),

@@ -34,6 +34,8 @@ macro_rules! choices {
 }
 
 choices! {
+    ProviderChoice { Auto = "auto", OpenAi = "openai", Anthropic = "anthropic", }
+    CacheTtl { Minutes = "5m", Hour = "1h", }
     ApiChoice { Auto = "auto", Responses = "responses", Chat = "chat", }
     SummaryRequest { Auto = "auto", Quoted = "quoted", CachedPrefix = "cached_prefix", }
     LogFormat { Text = "text", Json = "json", }
@@ -48,6 +50,26 @@ pub struct ChosenStrategy {
     pub name: &'static str,
     /// The settings of strategies that hold if a session sets none. Those that other variables set have their defaults.
     pub options: Options,
+}
+
+/// `MODEL_PROVIDER`: the provider of models whose names do not say it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProviderChoice {
+    /// OpenAI's API if it is configured, otherwise Anthropic's.
+    Auto,
+    /// OpenAI's API.
+    OpenAi,
+    /// Anthropic's API.
+    Anthropic,
+}
+
+/// `ANTHROPIC_CACHE_TTL`: how long the provider's cache keeps what a request writes to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheTtl {
+    /// Five minutes after its last use.
+    Minutes,
+    /// An hour after its last use.
+    Hour,
 }
 
 /// `OPENAI_API`: the API to use.

@@ -60,7 +60,7 @@ pub struct Answer {
     pub logprobs: Option<serde_json::Value>,
     /// True if the provider said that it ended because the context window was full.
     pub filled_window: bool,
-    /// The changes to this request without which its server would refuse it.
+    /// The changes to this request without which its server would refuse it, and what its API does not have.
     pub adapted: Needs,
     /// The changes that all requests to the model get from now on.
     pub learnt: Needs,

@@ -73,13 +73,19 @@ needs! {
     Signature = "missing_signature",
     /// Encrypted reasoning is neither asked for nor sent back.
     NoSealed = "encrypted_reasoning",
+    /// Reasoning that another server or model has sealed is not sent.
+    Foreign = "foreign_reasoning",
+    /// The format of the answer is left out.
+    NoFormat = "format",
+    /// The probabilities of tokens are not asked for.
+    NoLogprobs = "logprobs",
 }
 
 impl Need {
     /// Returns true if the request becomes smaller than it was counted.
     #[must_use]
     pub fn shrinks(self) -> bool {
-        matches!(self, Self::NoImages | Self::NoTools | Self::NoOwnFields | Self::NoSealed)
+        matches!(self, Self::NoImages | Self::NoTools | Self::NoOwnFields | Self::NoSealed | Self::Foreign)
     }
 }
 

@@ -1,5 +1,10 @@
 //! Model providers. The server has one [`Provider`]; the runtime calls it, the core never does.
 
+mod adapt;
+pub mod anthropic;
+pub(crate) mod by_model;
+#[cfg(test)]
+mod documented;
 pub(crate) mod fault;
 pub mod offline;
 pub mod openai;

@@ -130,7 +130,9 @@ fn is_of_request(need: Need, said: &Said, names_type: bool) -> bool {
         }
         NoTools => !said.has(NONE_TAKEN) || said.has(OF_TOOL) || names_one_tool(&said.text),
         // Keys change, and reasoning sealed with old keys stays in the history.
-        NoSealed => said.names(&["invalidencryptedcontent", "verif", "decrypt"]),
+        NoSealed => {
+            said.names(&["invalidencryptedcontent", "invalidsignature", "redactedthinking", "verif", "decrypt"])
+        }
         _ => false,
     }
 }

@@ -17,7 +17,9 @@
 use crate::{
     config::{ProviderKind, Settings},
     core::{context::windows::Windows, model::ModelFault},
-    provider::{ListedModel, Provider, fault::fault, openai::OPENAI_BASE_URL, retry::is_transient},
+    provider::{
+        ListedModel, Provider, anthropic::is_dated, fault::fault, openai::OPENAI_BASE_URL, retry::is_transient,
+    },
     server::Closed,
 };
 use reseed_protocol::ErrorCode;
@@ -114,7 +116,10 @@ pub(crate) fn chosen(settings: &Settings, listed: &List) -> anyhow::Result<Setti
     };
     let at = address(&settings).to_owned();
     let Some(name) = settings.model.model.clone() else {
-        let chatting: Vec<&ListedModel> = listed.iter().filter(|model| !only_embeds(&model.id)).collect();
+        let other = settings.model.other_provider();
+        let is_own = |id: &str| other.is_none_or(|other| !id.starts_with(other.prefix()));
+        let chatting: Vec<&ListedModel> =
+            listed.iter().filter(|model| is_own(&model.id) && !only_embeds(&model.id)).collect();
         let usual = settings.model.model_name();
         match &chatting[..] {
             [] => anyhow::bail!("the model server at {at} lists no model: load one, or set MODEL"),
@@ -169,18 +174,22 @@ fn is_own(settings: &Settings) -> bool {
 }
 
 fn address(settings: &Settings) -> &str {
-    settings.model.openai_base_url.as_deref().unwrap_or(OPENAI_BASE_URL)
+    settings.model.address_of(settings.model.provider())
 }
 
-/// Returns true if a listed name means the given model. Ollama adds `:latest`, Gemini's list puts `models/` before its
-/// names, and routers list patterns (`openai/*`) and accept variants of listed names (`name:nitro`).
+/// Returns true if a listed name means the given model. Ollama adds `:latest`, Anthropic a date, Gemini's list puts
+/// `models/` before its names, and routers list patterns (`openai/*`) and accept variants of listed names
+/// (`name:nitro`).
 pub(super) fn is_same(listed: &str, name: &str) -> bool {
     let bare = listed.strip_prefix("models/").unwrap_or(listed);
     let matches = |name: &str| match bare.split_once('*') {
         Some((before, after)) => name.starts_with(before) && name.ends_with(after),
         None => bare == name || bare.strip_suffix(":latest") == Some(name),
     };
-    listed == name || matches(name) || name.rsplit_once(':').is_some_and(|(base, _)| bare == base)
+    listed == name
+        || matches(name)
+        || is_dated(bare, name)
+        || name.rsplit_once(':').is_some_and(|(base, _)| bare == base)
 }
 
 /// Returns true if a model makes only embeddings. LM Studio lists one beside every model.
@@ -243,6 +252,8 @@ mod tests {
             (&[("MODEL", "openai/gpt-9")], &["openai/*"], Ok("openai/gpt-9")),
             (&[("MODEL", "a/b:nitro")], &["a/b"], Ok("a/b:nitro")),
             (&[("MODEL", "a/b-2")], &["a/b"], Err("does not list")),
+            (&[("MODEL", "claude-9")], &["claude-9-20280101"], Ok("claude-9")),
+            (&[("ANTHROPIC_API_KEY", "k")], &["smol", "anthropic/claude-9"], Ok("smol")),
         ] {
             let chosen = chosen(&settings(set), &listed(names));
             match (chosen, expected) {

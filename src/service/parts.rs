@@ -22,6 +22,8 @@ use crate::{
     hooks::webhook::{self, Webhook},
     provider::{
         Provider,
+        anthropic::{Anthropic, AnthropicOptions},
+        by_model::ByModel,
         offline::{Offline, OfflineOptions},
         openai::{OpenAi, OpenAiOptions, idle_timeout},
     },
@@ -41,13 +43,27 @@ const APPROVALS_BYTES_MAX: u64 = 1024 * 1024;
 /// Tokens of the built-in model's window if none is set. It is small, so that a compaction comes soon.
 const OFFLINE_WINDOW: u64 = 8_000;
 
-/// Creates the provider that the settings name.
+/// Creates the provider that the settings name, or both of two.
 ///
 /// # Errors
 /// An invalid address or option.
 pub fn provider(settings: &Settings) -> anyhow::Result<Arc<dyn Provider>> {
+    let first = provider_of(settings, settings.model.provider(), "")?;
+    Ok(match settings.model.other_provider() {
+        Some(other) => {
+            let prefix = other.prefix();
+            Arc::new(ByModel::new(first, provider_of(settings, other, prefix)?, prefix))
+        }
+        None => first,
+    })
+}
+
+/// Creates one provider, the names of whose models begin with `prefix`.
+fn provider_of(settings: &Settings, kind: ProviderKind, prefix: &'static str) -> anyhow::Result<Arc<dyn Provider>> {
     let (model, upstream) = (&settings.model, &settings.upstream);
-    Ok(match model.provider() {
+    let first_event_timeout = Duration::from_secs(upstream.upstream_first_event_timeout_secs);
+    let idle_timeout = idle_timeout(first_event_timeout);
+    Ok(match kind {
         ProviderKind::Offline => {
             let (pause, context) = (model.offline_word_millis, &settings.context);
             let named = context.model_windows.get(model.model_name());
@@ -57,18 +73,32 @@ pub fn provider(settings: &Settings) -> anyhow::Result<Arc<dyn Provider>> {
             }))
         }
         ProviderKind::OpenAi => {
-            let first_event_timeout = Duration::from_secs(upstream.upstream_first_event_timeout_secs);
             let mut options = OpenAiOptions {
                 api_key: model.openai_api_key.clone(),
                 api: model.openai_api,
                 first_event_timeout,
-                idle_timeout: idle_timeout(first_event_timeout),
+                idle_timeout,
+                prefix,
                 ..OpenAiOptions::default()
             };
             if let Some(address) = &model.openai_base_url {
                 options.base_url.clone_from(address);
             }
             Arc::new(OpenAi::new(options).context("reach the model's server")?)
+        }
+        ProviderKind::Anthropic => {
+            let mut options = AnthropicOptions {
+                api_key: model.anthropic_api_key.clone(),
+                cache_ttl: model.anthropic_cache_ttl,
+                first_event_timeout,
+                idle_timeout,
+                prefix,
+                ..AnthropicOptions::default()
+            };
+            if let Some(address) = &model.anthropic_base_url {
+                options.base_url.clone_from(address);
+            }
+            Arc::new(Anthropic::new(options).context("reach the model's server")?)
         }
     })
 }

@@ -70,10 +70,14 @@ impl Service {
 /// # Errors
 /// As [`parts::provider`].
 pub(crate) fn provider_with_key_of(settings: &Settings, newer: &Settings) -> anyhow::Result<Option<Arc<dyn Provider>>> {
-    let kinds = [settings, newer].map(|settings| settings.model.provider());
-    if kinds != [ProviderKind::OpenAi; 2] {
+    let kinds = [settings, newer].map(|settings| (settings.model.provider(), settings.model.other_provider()));
+    if kinds[0] != kinds[1] || kinds[0].0 == ProviderKind::Offline {
         return Ok(None);
     }
-    let model = ModelSettings { openai_api_key: newer.model.openai_api_key.clone(), ..settings.model.clone() };
+    let model = ModelSettings {
+        openai_api_key: newer.model.openai_api_key.clone(),
+        anthropic_api_key: newer.model.anthropic_api_key.clone(),
+        ..settings.model.clone()
+    };
     parts::provider(&Settings { model, ..settings.clone() }).map(Some)
 }

@@ -9,6 +9,9 @@ use crate::{
 use std::io::{IsTerminal as _, stderr};
 use tokio::signal::unix::Signal;
 
+/// The settings with the providers' keys.
+const KEYS: [&str; 2] = ["OPENAI_API_KEY", "ANTHROPIC_API_KEY"];
+
 /// The data needed to read the settings again.
 pub(super) struct Reloading<'a> {
     pub(super) service: &'a Service,
@@ -50,14 +53,15 @@ impl Reloading<'_> {
         let provider = provider_with_key_of(self.first, &settings)?;
         let mut reloaded = self.service.reload(&settings).await?;
         match provider {
-            Some(provider) if settings.differs_in("OPENAI_API_KEY", &self.last) => {
+            Some(provider) if KEYS.iter().any(|key| settings.differs_in(key, &self.last)) => {
                 self.service.replace_provider(provider);
             }
-            None if settings.differs_in("OPENAI_API_KEY", self.first) => {
-                // The key chooses the kind of provider, so the old key, or none, stays in use.
-                reloaded.wants_restart.push("OPENAI_API_KEY".to_owned());
+            Some(_) => {}
+            // The keys choose the kinds of providers, so the old ones, or none, stay in use.
+            None => {
+                let changed = KEYS.iter().filter(|key| settings.differs_in(key, self.first));
+                reloaded.wants_restart.extend(changed.map(|key| (*key).to_owned()));
             }
-            Some(_) | None => {}
         }
         self.log_level.change(filter)?;
         for warning in settings.warnings.iter().filter(|warning| !self.last.warnings.contains(warning)) {

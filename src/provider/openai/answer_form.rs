@@ -1,7 +1,10 @@
 //! The form of the answer that a request asks for: which tools may be called, and the format of the text.
 
-use super::{options::Api, plan::Plan};
-use crate::core::{model::Purpose, need::Need};
+use super::options::Api;
+use crate::{
+    core::{model::Purpose, need::Need},
+    provider::adapt::Plan,
+};
 use reseed_protocol::context::{AnswerFormat, ToolChoice};
 use serde::Serialize;
 use serde_json::Value;

@@ -8,9 +8,11 @@ use super::{
     answer_form::{SchemaForm, ToolChoiceForm, tool_choice},
     options::Api,
     parts::joined_text,
-    plan::Plan,
 };
-use crate::{core::need::Need, provider::upstream::Fields};
+use crate::{
+    core::need::Need,
+    provider::{adapt::Plan, upstream::Fields},
+};
 use reseed_protocol::{CallId, Message, Part, Role, context::ToolDefinition};
 use serde::Serialize;
 use std::borrow::Cow;
@@ -146,7 +148,7 @@ impl<'a> ChatRequest<'a> {
         let limit = plan.output_limit();
         let is_new = limit.is_some() && !plan.does(Need::OldLimit) && plan.does(Need::NewLimit);
         Self {
-            model: &plan.request.model,
+            model: plan.model,
             messages,
             tools: if plan.has_tools() { envelope.tools.iter().map(tool).collect() } else { Vec::new() },
             tool_choice: tool_choice(plan, Api::Chat),

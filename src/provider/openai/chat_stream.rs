@@ -5,16 +5,12 @@
 //! or flat. Some pieces are under `message` instead of `delta`. No event ends a call, and pieces of several calls may
 //! alternate, so all calls end with the answer.
 
-use super::{
-    chat_calls::Calls,
-    finish::{Finish, finish},
-    usage::usage,
-};
+use super::chat_calls::Calls;
 use crate::{
     core::model::{ModelFault, ReportedUsage},
     provider::{
         fault::{classify, fault},
-        upstream::{Assembly, Decoder, Ending, Object, Progress},
+        upstream::{Assembly, Decoder, Ending, Finish, Object, Progress, finish, usage},
     },
 };
 use jiff::Timestamp;

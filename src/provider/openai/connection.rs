@@ -5,21 +5,21 @@
 //! async-openai's own reader. That reader queues events without a bound, takes the end of a broken stream for `[DONE]`,
 //! and logs bodies that it cannot read.
 
-use super::options::{Api, InvalidOptions, OPENAI_HOST, OpenAiOptions};
+use super::options::{Api, OPENAI_HOST, OpenAiOptions, VARIABLES};
 use crate::{
     core::model::ModelFault,
     provider::{
         fault::fault,
-        upstream::{Events, Timeouts, Transport, lost},
+        upstream::{Address, Events, InvalidOptions, Timeouts, Transport, key_header, lost},
     },
 };
 use async_openai::{Client, config::Config, error::OpenAIError, middleware::HttpRequestFactory};
 use reqwest::{
-    Response, Url,
+    Response,
     header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue},
 };
 use reseed_protocol::ErrorCode;
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 use serde::{Serialize, de::IgnoredAny};
 
 /// The connection to one server.
@@ -31,10 +31,10 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn new(options: &OpenAiOptions) -> Result<Self, InvalidOptions> {
-        let (endpoint, url) = Endpoint::new(options)?;
+        let endpoint = Endpoint::new(options)?;
         let &OpenAiOptions { connect_timeout, first_event_timeout, idle_timeout, .. } = options;
         let timeouts = Timeouts { connect: connect_timeout, first_event: first_event_timeout, idle: idle_timeout };
-        let transport = Transport::new(&url, timeouts).map_err(InvalidOptions::HttpClient)?;
+        let transport = Transport::new(endpoint.address.url(), timeouts).map_err(InvalidOptions::HttpClient)?;
         let http = transport.client().clone();
         let sender = http.clone();
         let service = tower::service_fn(move |request| send(sender.clone(), request));
@@ -46,12 +46,8 @@ impl Connection {
         self.client.config().at_openai
     }
 
-    pub(super) fn base_url(&self) -> &str {
-        self.client.config().api_base()
-    }
-
-    pub(super) fn host(&self) -> &str {
-        &self.client.config().host
+    pub(super) fn address(&self) -> &Address {
+        &self.client.config().address
     }
 
     /// Sends a request and waits for the head of the response.
@@ -83,28 +79,19 @@ impl Connection {
 /// The server's address and the headers of every request.
 #[derive(Debug, Clone)]
 struct Endpoint {
-    base_url: String,
+    address: Address,
     headers: HeaderMap,
     api_key: SecretString,
-    host: String,
     at_openai: bool,
 }
 
 impl Endpoint {
-    fn new(options: &OpenAiOptions) -> Result<(Self, Url), InvalidOptions> {
-        let base_url = options.base_url.trim().trim_end_matches('/').to_owned();
-        let url = parse_address(&base_url)?;
-        let api_key = options.api_key.clone().unwrap_or_default();
-        let mut headers = HeaderMap::new();
-        if !api_key.expose_secret().is_empty() {
-            let bearer = format!("Bearer {}", api_key.expose_secret());
-            let mut value = HeaderValue::from_str(&bearer).map_err(|_| InvalidOptions::ApiKey)?;
-            value.set_sensitive(true);
-            headers.insert(AUTHORIZATION, value);
-        }
-        let host = url.host_str().unwrap_or_default().to_owned();
-        let at_openai = host == OPENAI_HOST;
-        Ok((Self { base_url, headers, api_key, host, at_openai }, url))
+    fn new(options: &OpenAiOptions) -> Result<Self, InvalidOptions> {
+        let address = Address::parse(&options.base_url, VARIABLES)?;
+        let bearer = key_header(AUTHORIZATION, "Bearer ", options.api_key.as_ref(), VARIABLES)?;
+        let headers = HeaderMap::from_iter(bearer);
+        let at_openai = address.host() == OPENAI_HOST;
+        Ok(Self { address, headers, api_key: options.api_key.clone().unwrap_or_default(), at_openai })
     }
 }
 
@@ -113,29 +100,16 @@ impl Config for Endpoint {
         self.headers.clone()
     }
     fn url(&self, path: &str) -> String {
-        format!("{}{path}", self.base_url)
+        format!("{}{path}", self.address.base_url())
     }
     fn query(&self) -> Vec<(&str, &str)> {
         Vec::new()
     }
     fn api_base(&self) -> &str {
-        &self.base_url
+        self.address.base_url()
     }
     fn api_key(&self) -> &SecretString {
         &self.api_key
-    }
-}
-
-/// Parses the address of an API.
-fn parse_address(text: &str) -> Result<Url, InvalidOptions> {
-    let malformed = |reason| Err(InvalidOptions::BaseUrl { value: text.to_owned(), reason });
-    match Url::parse(text) {
-        Ok(url) if !url.username().is_empty() || url.password().is_some() => Err(InvalidOptions::BaseUrlWithPassword),
-        Err(_) if text.contains('@') => Err(InvalidOptions::BaseUrlWithPassword),
-        Err(_) => malformed("it must look like https://host/v1"),
-        Ok(url) if !matches!(url.scheme(), "http" | "https") => malformed("it must begin with http:// or https://"),
-        Ok(url) if url.query().or(url.fragment()).is_some() => malformed("it must not have a query or fragment"),
-        Ok(url) => Ok(url),
     }
 }
 

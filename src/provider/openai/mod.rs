@@ -4,19 +4,14 @@
 //! `responses_stream` reads its events. Code shared with other APIs is in `provider/upstream`. Both dialects are read
 //! leniently: no field is required that some server omits, and unknown events are skipped.
 
-mod adapt;
 mod answer_form;
 mod chat_calls;
 mod chat_request;
 mod chat_stream;
 mod connection;
-mod finish;
-mod form;
-mod ids;
-mod models;
+pub(super) mod models;
 mod options;
 mod parts;
-mod plan;
 #[cfg(test)]
 mod request_tests;
 mod responses_request;
@@ -24,36 +19,31 @@ mod responses_stream;
 #[cfg(test)]
 mod shape_tests;
 #[cfg(test)]
-mod stream_tests;
-mod usage;
+pub(super) mod stream_tests;
 
+pub use super::upstream::{InvalidOptions, idle_timeout};
 pub use crate::config::ApiChoice;
-pub use options::{Api, InvalidOptions, OPENAI_BASE_URL, OpenAiOptions, idle_timeout};
+pub use options::{Api, OPENAI_BASE_URL, OpenAiOptions};
 
 use super::{
     AnswerFuture, DeltaSink, ModelsFuture, Provider, Slots,
+    adapt::{Attempt, Form, Plan, ResultImages, Server},
     fault::fault,
-    retry::{Attempts, Failed, RetryPolicy},
+    retry::Failed,
     upstream::{Decoder, read_answer},
 };
 use crate::core::{
-    fingerprint::fingerprint,
-    model::{Answer, ModelFault, ModelRequest},
+    model::{Answer, ModelRequest},
     need::Needs,
 };
-use adapt::{Adaptations, Search};
 use chat_request::ChatRequest;
 use chat_stream::ChatStream;
 use connection::Connection;
-use form::Form;
-use ids::forget_known;
-use plan::Plan;
-use reseed_protocol::{ErrorCode, Part};
+use reseed_protocol::ErrorCode;
 use responses_request::ResponsesRequest;
 use responses_stream::ResponsesStream;
 use serde::Serialize;
 use std::{
-    cell::OnceCell,
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
@@ -66,10 +56,7 @@ const PROPS_TIME: Duration = Duration::from_secs(2);
 pub struct OpenAi {
     connection: Connection,
     api: Api,
-    retry: RetryPolicy,
-    adaptations: Adaptations,
-    /// Identifies the server in what it gets back, without revealing its address.
-    server: String,
+    server: Server,
     /// How many requests the server works on at a time; 0 if it has not said so.
     slots: AtomicU64,
 }
@@ -82,9 +69,8 @@ impl OpenAi {
     pub fn new(options: OpenAiOptions) -> Result<Self, InvalidOptions> {
         let connection = Connection::new(&options)?;
         let api = options.api.at(connection.at_openai());
-        let adaptations = Adaptations::at(connection.host());
-        let server = format!("{:016x}", fingerprint(connection.base_url().as_bytes()));
-        Ok(Self { connection, api, retry: options.retry, adaptations, server, slots: AtomicU64::new(0) })
+        let server = Server::new(connection.address(), options.retry, options.prefix);
+        Ok(Self { connection, api, server, slots: AtomicU64::new(0) })
     }
 
     /// Returns the API it speaks.
@@ -96,10 +82,35 @@ impl OpenAi {
     /// Returns the server's address, without a trailing slash.
     #[must_use]
     pub fn base_url(&self) -> &str {
-        self.connection.base_url()
+        self.connection.address().base_url()
     }
 
-    /// Makes one attempt. Also returns the needs that changed what was sent.
+    fn plan<'a>(&'a self, request: &'a ModelRequest, form: &Form) -> Plan<'a> {
+        let images = if self.api == Api::Chat { ResultImages::After } else { ResultImages::Inside };
+        self.server.plan(request, form, images)
+    }
+
+    async fn exchange(
+        &self,
+        body: &(impl Serialize + Sync),
+        decoder: impl Decoder,
+        sink: &mut dyn DeltaSink,
+    ) -> Result<Answer, Failed> {
+        let events = self.connection.open(self.api, body).await.map_err(|fault| Failed { fault, begun: false })?;
+        read_answer(events, decoder, sink).await
+    }
+}
+
+impl Attempt for OpenAi {
+    fn body(&self, request: &ModelRequest, form: &Form) -> Vec<u8> {
+        let plan = self.plan(request, form);
+        let body = match self.api {
+            Api::Chat => serde_json::to_vec(&ChatRequest::new(&plan)),
+            Api::Responses => serde_json::to_vec(&ResponsesRequest::new(&plan, self.connection.at_openai())),
+        };
+        body.unwrap_or_default()
+    }
+
     async fn attempt(
         &self,
         request: &ModelRequest,
@@ -119,71 +130,6 @@ impl OpenAi {
         };
         answer.map(|answer| (answer, plan.shown()))
     }
-
-    fn plan<'a>(&'a self, request: &'a ModelRequest, form: &Form) -> Plan<'a> {
-        Plan::new(request, form, &self.server, self.api)
-    }
-
-    /// Returns the bytes of a request, to determine whether a form changes it.
-    fn body(&self, request: &ModelRequest, form: &Form) -> Vec<u8> {
-        let plan = self.plan(request, form);
-        let body = match self.api {
-            Api::Chat => serde_json::to_vec(&ChatRequest::new(&plan)),
-            Api::Responses => serde_json::to_vec(&ResponsesRequest::new(&plan, self.connection.at_openai())),
-        };
-        body.unwrap_or_default()
-    }
-
-    /// Adds to an answer its origin and the adaptations of its request. `shown` has the needs that changed the request.
-    fn completed(&self, mut answer: Answer, request: &ModelRequest, search: &Search, shown: Needs) -> Answer {
-        let is_sealed = |part: &Part| matches!(part, Part::Reasoning { payload: Some(_), .. });
-        if answer.payload.is_none() && answer.parts.iter().any(is_sealed) {
-            answer.payload = Some(Box::default());
-        }
-        if let Some(payload) = &mut answer.payload {
-            payload.server.clone_from(&self.server);
-            forget_known(payload, request.messages().map(|message| &*message.message));
-        }
-        answer.adapted = search.adapted(shown);
-        answer.learnt = search.found();
-        answer
-    }
-
-    /// Sends a request until it is answered or fails permanently.
-    async fn answered(
-        &self,
-        request: &ModelRequest,
-        search: &mut Search,
-        sink: &mut dyn DeltaSink,
-    ) -> Result<Answer, ModelFault> {
-        let mut attempts = Attempts::new(&self.retry);
-        loop {
-            match self.attempt(request, &search.form, &mut *sink).await {
-                Ok((answer, shown)) => {
-                    search.settle(request);
-                    return Ok(self.completed(answer, request, search, shown));
-                }
-                Err(mut failed) => {
-                    let (present, sent) = (search.form.clone(), OnceCell::new());
-                    let changes =
-                        |form: &Form| self.body(request, form) != *sent.get_or_init(|| self.body(request, &present));
-                    if !search.goes_on(&mut failed, request, changes) {
-                        attempts.after(failed, &mut *sink).await?;
-                    }
-                }
-            }
-        }
-    }
-
-    async fn exchange(
-        &self,
-        body: &(impl Serialize + Sync),
-        decoder: impl Decoder,
-        sink: &mut dyn DeltaSink,
-    ) -> Result<Answer, Failed> {
-        let events = self.connection.open(self.api, body).await.map_err(|fault| Failed { fault, begun: false })?;
-        read_answer(events, decoder, sink).await
-    }
 }
 
 impl Provider for OpenAi {
@@ -195,12 +141,7 @@ impl Provider for OpenAi {
     /// is sent in another form. An oversized request causes [`ErrorCode::UpstreamEmpty`] at some servers:
     /// llama-cpp-python ends its stream without any event, and LiteLLM in front of it sends only a `finish_reason`.
     fn answer<'a>(&'a self, request: &'a ModelRequest, sink: &'a mut dyn DeltaSink) -> AnswerFuture<'a> {
-        Box::pin(async move {
-            let mut search = self.adaptations.begin(request);
-            let answer = self.answered(request, &mut search, sink).await;
-            self.adaptations.keep(&request.model, &search);
-            answer
-        })
+        Box::pin(self.server.answer(self, request, sink))
     }
 
     fn models(&self) -> ModelsFuture<'_> {

@@ -39,7 +39,7 @@ const IMAGES: &[(&str, &str, &str)] = &[
 
 /// Returns the rows of the README's table about `/models`: the server, what it reports, and the field.
 #[cfg(test)]
-pub(super) fn rows() -> Vec<[String; 3]> {
+pub(in crate::provider) fn rows() -> Vec<[String; 3]> {
     let row = |server: &str, what: &str, field: &str| {
         [server.to_owned(), what.to_owned(), format!("by `/models`: `{}`", field[1..].replace('/', "."))]
     };

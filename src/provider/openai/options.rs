@@ -1,18 +1,21 @@
 //! Connection options of a model server, validated once when the provider is created.
 
-use crate::{config::ApiChoice, provider::retry::RetryPolicy};
+use crate::{
+    config::ApiChoice,
+    provider::{
+        retry::RetryPolicy,
+        upstream::{CONNECT_TIMEOUT, FIRST_EVENT_TIMEOUT, Variables, idle_timeout},
+    },
+};
 use secrecy::SecretString;
 use std::time::Duration;
 
 /// OpenAI's own address.
 pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
+/// The settings that name the server.
+pub(super) const VARIABLES: Variables = Variables { address: "OPENAI_BASE_URL", key: "OPENAI_API_KEY" };
 /// OpenAI's own host. Only this host receives fields that only OpenAI knows.
 pub(super) const OPENAI_HOST: &str = "api.openai.com";
-
-/// The time limit for opening a connection. Beyond ten seconds, a server is down rather than slow.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time limit for the first event. A small machine takes minutes to read a large prompt.
-const FIRST_EVENT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The options of [`super::OpenAi::new`].
 #[derive(Debug, Clone)]
@@ -32,6 +35,8 @@ pub struct OpenAiOptions {
     pub idle_timeout: Duration,
     /// The conditions for retrying a failed request.
     pub retry: RetryPolicy,
+    /// The beginning of the models' names, which is not sent; empty for none.
+    pub prefix: &'static str,
 }
 
 impl Default for OpenAiOptions {
@@ -44,19 +49,9 @@ impl Default for OpenAiOptions {
             first_event_timeout: FIRST_EVENT_TIMEOUT,
             idle_timeout: idle_timeout(FIRST_EVENT_TIMEOUT),
             retry: RetryPolicy::default(),
+            prefix: "",
         }
     }
-}
-
-/// The silence within an answer that is always allowed.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Returns the maximum silence within an answer of a server with this time limit for the first event. It is a minute,
-/// or a fifth of that limit if this is longer, and never more than the limit. A machine that is slow to read a prompt
-/// is also slow to write, and a pause for thought is shorter than a minute.
-#[must_use]
-pub fn idle_timeout(first_event_timeout: Duration) -> Duration {
-    first_event_timeout.min(IDLE_TIMEOUT).max(first_event_timeout / 5)
 }
 
 /// An API of a provider.
@@ -88,26 +83,4 @@ impl ApiChoice {
             Self::Auto | Self::Chat => Api::Chat,
         }
     }
-}
-
-/// The reason why options cannot be used. It contains no key, and no address that might contain a password.
-#[derive(Debug, thiserror::Error)]
-pub enum InvalidOptions {
-    /// The address is invalid.
-    #[error("OPENAI_BASE_URL `{value}` is not a valid address: {reason}")]
-    BaseUrl {
-        /// The given value.
-        value: String,
-        /// The reason why it is invalid.
-        reason: &'static str,
-    },
-    /// The address contains a user name or password, which would end up in logs.
-    #[error("OPENAI_BASE_URL must not contain a user name or password; use OPENAI_API_KEY")]
-    BaseUrlWithPassword,
-    /// The key cannot be sent in a header.
-    #[error("OPENAI_API_KEY contains a character that cannot be sent in a header")]
-    ApiKey,
-    /// The HTTP client could not be created, for example because the machine has no trusted certificates.
-    #[error("the HTTP client could not be created")]
-    HttpClient(#[source] reqwest::Error),
 }

@@ -1,9 +1,12 @@
 //! Compares one whole conversation in both dialects, at OpenAI and elsewhere.
 
-use super::{chat_request::ChatRequest, form::Form, options::Api, plan::Plan, responses_request::ResponsesRequest};
-use crate::core::{
-    model::{ModelRequest, Purpose},
-    need::{Need, Needs},
+use super::{chat_request::ChatRequest, responses_request::ResponsesRequest};
+use crate::{
+    core::{
+        model::{ModelRequest, Purpose},
+        need::{Need, Needs},
+    },
+    provider::adapt::{Form, Plan, ResultImages},
 };
 use reseed_protocol::{
     CallPayload, Message, Part, Payload, Role,
@@ -72,7 +75,7 @@ fn chat(request: &ModelRequest, at_openai: bool) -> Value {
 }
 
 fn chat_with(request: &ModelRequest, needs: &[Need]) -> Value {
-    let plan = Plan::new(request, &Form::of(Needs::of(needs)), "here", Api::Chat);
+    let plan = Plan::new(request, &Form::of(Needs::of(needs)), "here", ResultImages::After);
     serde_json::from_str(&serde_json::to_string(&ChatRequest::new(&plan)).unwrap()).unwrap()
 }
 
@@ -81,7 +84,7 @@ fn responses(request: &ModelRequest, at_openai: bool) -> Value {
 }
 
 fn responses_with(request: &ModelRequest, at_openai: bool, needs: &[Need]) -> Value {
-    let plan = Plan::new(request, &Form::of(Needs::of(needs)), "here", Api::Responses);
+    let plan = Plan::new(request, &Form::of(Needs::of(needs)), "here", ResultImages::Inside);
     serde_json::to_value(ResponsesRequest::new(&plan, at_openai)).unwrap()
 }
 
@@ -314,11 +317,11 @@ fn the_needs_that_changed_a_request_are_those_without_which_it_is_another() {
         for need in Need::ALL {
             let (with, without) = (Form::of(Needs::of(&[*need])), Form::default());
             let chat = |form: &Form| {
-                let plan = Plan::new(&request, form, "here", Api::Chat);
+                let plan = Plan::new(&request, form, "here", ResultImages::After);
                 (serde_json::to_string(&ChatRequest::new(&plan)).unwrap(), plan.shown())
             };
             let responses = |form: &Form| {
-                let plan = Plan::new(&request, form, "here", Api::Responses);
+                let plan = Plan::new(&request, form, "here", ResultImages::Inside);
                 (serde_json::to_string(&ResponsesRequest::new(&plan, true)).unwrap(), plan.shown())
             };
             for (api, (changed, shown), (plain, _)) in
@@ -345,7 +348,7 @@ fn what_came_with_an_answer_goes_back_to_its_server_and_model_only() {
     let answer = Message { payload: Some(Box::new(payload)), ..assistant(vec![thought, call("c")]) };
     let request = said(vec![Message::user("one"), answer, result("c", "sea")]);
     let body = |request: &ModelRequest, server: &str, needs: &[Need]| {
-        let plan = Plan::new(request, &Form::of(Needs::of(needs)), server, Api::Chat);
+        let plan = Plan::new(request, &Form::of(Needs::of(needs)), server, ResultImages::After);
         serde_json::to_string(&ChatRequest::new(&plan)).unwrap()
     };
     let sent = body(&request, "here", &[]);

@@ -7,9 +7,8 @@ use super::{
     answer_form::{SchemaForm, ToolChoiceForm, tool_choice},
     options::Api,
     parts::joined_text,
-    plan::Plan,
 };
-use crate::core::need::Need;
+use crate::{core::need::Need, provider::adapt::Plan};
 use reseed_protocol::{Message, Part, Role, context::ToolDefinition};
 use serde::Serialize;
 use serde_json::Value;
@@ -125,7 +124,7 @@ impl<'a> ResponsesRequest<'a> {
         let tool = |definition| Tool { r#type: "function", definition, strict };
         let seals = at_openai && !plan.does(Need::NoSealed);
         Self {
-            model: &plan.request.model,
+            model: plan.model,
             instructions: plan.system.as_deref(),
             input,
             tools: if plan.has_tools() { envelope.tools.iter().map(tool).collect() } else { Vec::new() },

@@ -8,12 +8,11 @@
 //! nothing is lost, and nothing is shown twice. A server that does not stream sends only the finished answer. Events of
 //! other types are skipped.
 
-use super::usage::usage;
 use crate::{
     core::{context::arguments::meant_arguments, model::ModelFault},
     provider::{
         fault::{classify, fault},
-        upstream::{Assembly, Decoder, Ending, Object, Piece, Progress},
+        upstream::{Assembly, Decoder, Ending, Object, Piece, Progress, usage},
     },
 };
 use jiff::Timestamp;

@@ -29,7 +29,7 @@ impl DeltaSink for Shown {
 }
 
 /// Formats an answer's parts, end and usage, or its fault. An answer that never ended is also reported.
-pub(super) fn outcome(decoder: impl Decoder, events: &[&str]) -> String {
+pub(in crate::provider) fn outcome(decoder: impl Decoder, events: &[&str]) -> String {
     let body: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
     outcome_of(decoder, body.as_bytes(), body.len().max(1))
 }

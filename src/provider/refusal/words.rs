@@ -2,9 +2,9 @@
 //! written as `joined` leaves them: without spaces, hyphens, underscores and quotes.
 
 use crate::core::need::Need::{
-    self, Alternate, EmptyContent, NewLimit, NoEffort, NoImages, NoLimit, NoOwnFields, NoSealed, NoStreamOptions,
-    NoStrict, NoSystem, NoTemperature, NoToolChoice, NoTools, NullContent, OldLimit, OneCall, ReasoningBack, ShortIds,
-    Signature,
+    self, Alternate, EmptyContent, NewLimit, NoEffort, NoFormat, NoImages, NoLimit, NoOwnFields, NoSealed,
+    NoStreamOptions, NoStrict, NoSystem, NoTemperature, NoToolChoice, NoTools, NullContent, OldLimit, OneCall,
+    ReasoningBack, ShortIds, Signature,
 };
 
 /// Words of refusal.
@@ -55,6 +55,9 @@ pub(super) const REFUSES: &[&str] = &[
 /// API names, which have no other meaning.
 pub(super) const NAMES: &[(&str, &[Need])] = &[
     ("encryptedcontent", &[NoSealed]),
+    ("invalidsignature", &[NoSealed]),
+    ("redactedthinking", &[NoSealed]),
+    ("outputconfig.format", &[NoFormat]),
     ("thoughtsignature", &[Signature, NoOwnFields]),
     ("maxcompletiontokens", &[OldLimit, NewLimit, NoLimit]),
     ("maxoutputtokens", &[NoLimit]),
@@ -220,6 +223,7 @@ pub(super) const OF_IMAGE: &[&str] = &[
 /// Words about a tool's definition, or about the number of tools.
 pub(super) const OF_TOOL: &[&str] = &[
     "schema",
+    "tool_result",
     "invalid_function_parameters",
     "function.parameters",
     "function_declarations",

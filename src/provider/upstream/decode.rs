@@ -5,7 +5,7 @@ use super::{
     events::{Events, Stage},
 };
 use crate::{
-    core::model::{Answer, ModelFault},
+    core::model::{Answer, FaultOrigin, ModelFault},
     provider::{DeltaSink, fault::fault, retry::Failed},
 };
 use reseed_protocol::ErrorCode;
@@ -36,33 +36,69 @@ enum Stopped {
     Said(ModelFault),
 }
 
+/// An answer that is being read. It may come in several streams, if a server continues what it has paused.
+pub(crate) struct Reading<'s, D> {
+    pub(crate) decoder: D,
+    assembly: Assembly<'s>,
+    /// The origin of the last stream, for the log.
+    origin: FaultOrigin,
+}
+
+impl<'s, D: Decoder> Reading<'s, D> {
+    /// Starts with nothing.
+    pub(crate) fn new(decoder: D, sink: &'s mut dyn DeltaSink) -> Self {
+        Self { decoder, assembly: Assembly::new(sink), origin: FaultOrigin::default() }
+    }
+
+    /// Reads a stream to its end.
+    pub(crate) async fn read(&mut self, mut events: Events) -> Result<(), Failed> {
+        let read = read(&mut events, &mut self.decoder, &mut self.assembly).await;
+        self.origin = events.origin();
+        match (read, self.decoder.ending()) {
+            // Once the answer is complete, the rest of the stream does not matter.
+            (Ok(()) | Err(Stopped::Stream(_)), Some(_)) => {
+                events.finish();
+                Ok(())
+            }
+            (Ok(()), None) if events.is_json() && self.assembly.is_empty() => {
+                Err(fault(ErrorCode::UpstreamMalformed, "HTTP 200 with a JSON value that is no answer"))
+            }
+            (Ok(()), None) if events.begun() => {
+                Err(fault(ErrorCode::UpstreamTruncated, "the stream ended without its terminal event"))
+            }
+            // llama-cpp-python also does this if a request is larger than its window.
+            (Ok(()), None) => Err(fault(ErrorCode::UpstreamEmpty, "the stream ended without any event")),
+            (Err(Stopped::Stream(fault) | Stopped::Said(fault)), _) => Err(fault),
+        }
+        .map_err(|fault| self.failed(fault))
+    }
+
+    /// Returns the failure of this answer. What came before the first word, such as a role, is not part of it.
+    pub(crate) fn failed(&self, fault: ModelFault) -> Failed {
+        let (begun, shown) = (!self.assembly.is_empty(), self.assembly.shown());
+        Failed { fault: ModelFault { shown, ..fault.at(self.origin.clone()) }, begun }
+    }
+
+    /// Returns the complete answer, once its terminal event has been read.
+    pub(crate) fn finish(self) -> Result<Answer, Failed> {
+        let (begun, shown) = (!self.assembly.is_empty(), self.assembly.shown());
+        let answer = match self.decoder.ending() {
+            Some(ending) => self.assembly.finish(ending),
+            None => Err(fault(ErrorCode::UpstreamTruncated, "the stream ended without its terminal event")),
+        };
+        answer.map_err(|fault| Failed { fault: ModelFault { shown, ..fault.at(self.origin) }, begun })
+    }
+}
+
 /// Reads one answer to its end.
 pub(crate) async fn read_answer(
-    mut events: Events,
-    mut decoder: impl Decoder,
+    events: Events,
+    decoder: impl Decoder,
     sink: &mut dyn DeltaSink,
 ) -> Result<Answer, Failed> {
-    let mut assembly = Assembly::new(sink);
-    let read = read(&mut events, &mut decoder, &mut assembly).await;
-    // What came before the first word, such as a role, is not part of the answer.
-    let (begun, shown, origin) = (!assembly.is_empty(), assembly.shown(), events.origin());
-    let answer = match (read, decoder.ending()) {
-        // Once the answer is complete, the rest of the stream does not matter.
-        (Ok(()) | Err(Stopped::Stream(_)), Some(ending)) => {
-            events.finish();
-            assembly.finish(ending)
-        }
-        (Ok(()), None) if events.is_json() && !begun => {
-            Err(fault(ErrorCode::UpstreamMalformed, "HTTP 200 with a JSON value that is no answer"))
-        }
-        (Ok(()), None) if events.begun() => {
-            Err(fault(ErrorCode::UpstreamTruncated, "the stream ended without its terminal event"))
-        }
-        // llama-cpp-python also does this if a request is larger than its window.
-        (Ok(()), None) => Err(fault(ErrorCode::UpstreamEmpty, "the stream ended without any event")),
-        (Err(Stopped::Stream(fault) | Stopped::Said(fault)), _) => Err(fault),
-    };
-    answer.map_err(|fault| Failed { fault: ModelFault { shown, ..fault.at(origin) }, begun })
+    let mut reading = Reading::new(decoder, sink);
+    reading.read(events).await?;
+    reading.finish()
 }
 
 /// Reads events until the decoder or the stream is done.

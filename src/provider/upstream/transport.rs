@@ -24,6 +24,21 @@ const LIST_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The time limit for a model list and for the body of an error. Neither needs inference.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// The time limit for opening a connection. Beyond ten seconds, a server is down rather than slow.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time limit for the first event. A small machine takes minutes to read a large prompt.
+pub(crate) const FIRST_EVENT_TIMEOUT: Duration = Duration::from_secs(300);
+/// The silence within an answer that is always allowed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Returns the maximum silence within an answer of a server with this time limit for the first event. It is a minute,
+/// or a fifth of that limit if this is longer, and never more than the limit. A machine that is slow to read a prompt
+/// is also slow to write, and a pause for thought is shorter than a minute.
+#[must_use]
+pub fn idle_timeout(first_event_timeout: Duration) -> Duration {
+    first_event_timeout.min(IDLE_TIMEOUT).max(first_event_timeout / 5)
+}
+
 /// The time limits of an exchange.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timeouts {

@@ -10,16 +10,16 @@ use std::collections::BTreeSet;
 
 /// The form of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Form {
+pub(crate) struct Form {
     /// The needs of its model.
-    pub(super) needs: Needs,
+    pub(crate) needs: Needs,
     /// The images that are left out, by [`picture_key`].
-    pub(super) hidden: BTreeSet<u64>,
+    pub(crate) hidden: BTreeSet<u64>,
 }
 
 /// A change of a form.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Change {
+pub(crate) enum Change {
     /// The request is adapted to this need.
     Need(Need),
     /// These images are left out.
@@ -28,12 +28,12 @@ pub(super) enum Change {
 
 impl Form {
     /// Returns a form with these needs and all images.
-    pub(super) fn of(needs: Needs) -> Self {
+    pub(crate) fn of(needs: Needs) -> Self {
         Self { needs, hidden: BTreeSet::new() }
     }
 
     /// Returns the changed form.
-    pub(super) fn with(&self, change: &Change) -> Self {
+    pub(crate) fn with(&self, change: &Change) -> Self {
         let mut form = self.clone();
         match change {
             Change::Need(need) => form.needs = form.needs.with(*need),
@@ -43,18 +43,18 @@ impl Form {
     }
 
     /// Returns true if an image is left out.
-    pub(super) fn hides(&self, url: &str) -> bool {
+    pub(crate) fn hides(&self, url: &str) -> bool {
         self.needs.has(Need::NoImages) || (!self.hidden.is_empty() && self.hidden.contains(&picture_key(url)))
     }
 }
 
 /// Identifies an image by its content.
-pub(super) fn picture_key(url: &str) -> u64 {
+pub(crate) fn picture_key(url: &str) -> u64 {
     fingerprint(url.as_bytes())
 }
 
 /// Identifies a session by the first message of its requests, which do not name it. A compaction changes the result.
-pub(super) fn session_key(request: &ModelRequest) -> u64 {
+pub(crate) fn session_key(request: &ModelRequest) -> u64 {
     request.messages().next().map_or(0, |first| match &first.entry_id {
         Some(entry) => fingerprint(entry.as_str().as_bytes()),
         None => message_fingerprint(&first.message),
@@ -63,17 +63,17 @@ pub(super) fn session_key(request: &ModelRequest) -> u64 {
 
 /// The images of a request.
 #[derive(Debug, Default)]
-pub(super) struct Pictures {
+pub(crate) struct Pictures {
     /// All of them, oldest first.
     all: Vec<u64>,
     /// The images since the last answer of the model.
     new: BTreeSet<u64>,
     /// True if images make up most of the request's bytes.
-    pub(super) are_most: bool,
+    pub(crate) are_most: bool,
 }
 
 impl Pictures {
-    pub(super) fn of(request: &ModelRequest) -> Self {
+    pub(crate) fn of(request: &ModelRequest) -> Self {
         let mut pictures = Self::default();
         let tools =
             request.envelope.tools.iter().map(|tool| tool.description.len() + tool.parameters.to_string().len());
@@ -100,18 +100,18 @@ impl Pictures {
         pictures
     }
 
-    pub(super) fn keys(&self) -> impl Iterator<Item = u64> {
+    pub(crate) fn keys(&self) -> impl Iterator<Item = u64> {
         self.all.iter().copied()
     }
 
     /// Returns true if there are images since the last answer of the model.
-    pub(super) fn has_new(&self) -> bool {
+    pub(crate) fn has_new(&self) -> bool {
         !self.new.is_empty()
     }
 
     /// Returns the images to leave out, to be tried one after another. With more than `max` images, these are the older
     /// ones. Otherwise, they are the ones that no answer has shown to be accepted. All images come last.
-    pub(super) fn suspects(&self, max: Option<u16>) -> Vec<Change> {
+    pub(crate) fn suspects(&self, max: Option<u16>) -> Vec<Change> {
         let some: BTreeSet<u64> = match max {
             Some(max) => {
                 let newest: BTreeSet<u64> = self.all.iter().rev().take(usize::from(max)).copied().collect();
@@ -131,7 +131,7 @@ fn is_answer(message: &Message, model: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::openai::adapt::tests::asking;
+    use crate::provider::adapt::needs::tests::asking;
 
     fn picture(name: &str) -> Part {
         Part::Image { url: format!("data:image/png;base64,{name}"), detail: None }

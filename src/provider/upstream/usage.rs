@@ -1,9 +1,11 @@
 //! Reads the usage report of an answer, which every server fills differently.
 
-use crate::{core::model::ReportedUsage, provider::upstream::Object};
+use super::object::Object;
+use crate::core::model::ReportedUsage;
+use reseed_protocol::FurtherUsage;
 
 /// Returns the usage in a report of either API, unless all counts are absent or 0.
-pub(super) fn usage(report: &Object<'_>) -> Option<ReportedUsage> {
+pub(crate) fn usage(report: &Object<'_>) -> Option<ReportedUsage> {
     let first = |names: [&str; 2]| names.into_iter().find_map(|name| report.count(name));
     let details = |names: [&str; 2]| names.into_iter().find_map(|name| report.object(name));
     let input_details = details(["input_tokens_details", "prompt_tokens_details"]);
@@ -23,16 +25,54 @@ pub(super) fn usage(report: &Object<'_>) -> Option<ReportedUsage> {
     if is_anthropic && (prompt_tokens.is_none() || input_tokens < parts) {
         input_tokens += parts;
     }
-    let reasoning_tokens = output_details.and_then(|details| details.count("reasoning_tokens"));
+    let hour = report.object("cache_creation").and_then(|kept| kept.count("ephemeral_1h_input_tokens"));
+    let thought = |name: &str| output_details.as_ref().and_then(|details| details.count(name));
     let reported = ReportedUsage {
         input_tokens,
         cached_tokens,
         cache_write_tokens,
+        cache_write_hour_tokens: hour.filter(|_| cache_write_tokens.is_some()),
         output_tokens,
-        reasoning_tokens,
-        ..ReportedUsage::default()
+        reasoning_tokens: thought("reasoning_tokens").or_else(|| thought("thinking_tokens")),
+        further: further(report),
     };
     (input_tokens > 0 || output_tokens > 0).then_some(reported)
+}
+
+/// Returns the passes that are billed besides those in the report's own counts. Of Anthropic's `iterations`, the own
+/// counts include those that wrote the message.
+fn further(report: &Object<'_>) -> Option<FurtherUsage> {
+    let is_further = |pass: &Object<'_>| pass.text("type").is_some_and(|kind| !kind.ends_with("message"));
+    let passes = report.objects("iterations").filter(is_further).filter_map(|pass| usage(&pass));
+    passes.map(as_further).reduce(FurtherUsage::and)
+}
+
+/// Returns the counts of a request as those of a further pass of another.
+pub(crate) fn as_further(usage: ReportedUsage) -> FurtherUsage {
+    let own = FurtherUsage {
+        input_tokens: usage.input_tokens,
+        cached_tokens: usage.cached_tokens.unwrap_or(0),
+        cache_write_tokens: usage.cache_write_tokens.unwrap_or(0),
+        cache_write_hour_tokens: usage.cache_write_hour_tokens.unwrap_or(0),
+        output_tokens: usage.output_tokens,
+    };
+    usage.further.map_or(own, |further| own.and(further))
+}
+
+/// Returns a report with what a later one of the same answer changes. A server may begin with what it has read, and end
+/// with what it has written.
+pub(crate) fn merged(first: Option<ReportedUsage>, later: Option<ReportedUsage>) -> Option<ReportedUsage> {
+    let (Some(first), Some(later)) = (first, later) else { return first.or(later) };
+    let counts_input = later.input_tokens > 0;
+    Some(ReportedUsage {
+        input_tokens: if counts_input { later.input_tokens } else { first.input_tokens },
+        cached_tokens: later.cached_tokens.filter(|_| counts_input).or(first.cached_tokens),
+        cache_write_tokens: later.cache_write_tokens.filter(|_| counts_input).or(first.cache_write_tokens),
+        cache_write_hour_tokens: later.cache_write_hour_tokens.or(first.cache_write_hour_tokens),
+        output_tokens: later.output_tokens.max(first.output_tokens),
+        reasoning_tokens: later.reasoning_tokens.or(first.reasoning_tokens),
+        further: later.further.or(first.further),
+    })
 }
 
 #[cfg(test)]
@@ -83,6 +123,23 @@ mod tests {
             (
                 r#"{"prompt_tokens":9,"completion_tokens":8,"prompt_tokens_details":{"cached_tokens":4,"cache_creation_tokens":3},"cache_creation_input_tokens":3}"#,
                 Some(ReportedUsage { cached_tokens: Some(4), cache_write_tokens: Some(3), ..plain }),
+            ),
+            // What is kept for an hour, and a pass that the report's own counts leave out.
+            (
+                r#"{"input_tokens":2,"output_tokens":8,"cache_read_input_tokens":4,"cache_creation_input_tokens":3,"cache_creation":{"ephemeral_5m_input_tokens":1,"ephemeral_1h_input_tokens":2},"output_tokens_details":{"thinking_tokens":5},"iterations":[{"type":"compaction","input_tokens":70,"output_tokens":6,"cache_read_input_tokens":30},{"type":"message","input_tokens":2,"output_tokens":8}]}"#,
+                Some(ReportedUsage {
+                    cached_tokens: Some(4),
+                    cache_write_tokens: Some(3),
+                    cache_write_hour_tokens: Some(2),
+                    reasoning_tokens: Some(5),
+                    further: Some(FurtherUsage {
+                        input_tokens: 100,
+                        cached_tokens: 30,
+                        output_tokens: 6,
+                        ..FurtherUsage::default()
+                    }),
+                    ..plain
+                }),
             ),
             (r#"{"prompt_tokens":0,"completion_tokens":0}"#, None),
             (r#"{"prompt_tokens":"many","completion_tokens":-1}"#, None),

@@ -4,14 +4,14 @@
 //! text is blank, and no tool result is empty. Adaptations that only some servers need are made where the model's
 //! [`Needs`] ask for them. Both request writers work from this plan, so that neither contains these rules.
 
-use super::{form::Form, ids::Ids, options::Api};
+use super::{form::Form, ids::Ids};
 use crate::core::{
     model::{ModelRequest, Purpose},
     need::{Need, Needs},
 };
 use reseed_protocol::{
     Message, Part, Payload, Role,
-    context::{AnswerFormat, AnswerOptions, ToolChoice},
+    context::{AnswerFormat, AnswerOptions, ContextMessage, EnvelopeMessages, ToolChoice},
 };
 use std::{borrow::Cow, cell::Cell};
 
@@ -26,32 +26,50 @@ const IMAGES_OF_RESULTS: &str = "These images belong to the tool results above."
 /// The answer between a tool result and the user, where one is required.
 const NO_ANSWER_YET: &str = "(The user wrote before I answered.)";
 /// The user's message before an answer that comes first, where one is required.
-const NO_QUESTION: &str = "(The conversation goes on.)";
+pub(crate) const NO_QUESTION: &str = "(The conversation goes on.)";
+
+/// Where an API takes the images of tool results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ResultImages {
+    /// In the results.
+    Inside,
+    /// In a message of the user after all results.
+    After,
+}
 
 /// A request in the form in which it is sent.
 #[derive(Debug)]
-pub(super) struct Plan<'a> {
-    pub(super) request: &'a ModelRequest,
+pub(crate) struct Plan<'a> {
+    pub(crate) request: &'a ModelRequest,
+    /// The model's name as its server knows it.
+    pub(crate) model: &'a str,
     needs: Needs,
     /// The needs that have changed something.
     shown: Cell<Needs>,
-    pub(super) system: Option<Cow<'a, str>>,
-    pub(super) messages: Vec<Cow<'a, Message>>,
-    pub(super) ids: Ids,
+    pub(crate) system: Option<Cow<'a, str>>,
+    pub(crate) messages: Vec<Cow<'a, Message>>,
+    pub(crate) ids: Ids,
     server: &'a str,
+    /// The number of parts at the end of the messages that no later request repeats.
+    pub(crate) passing_parts: usize,
+    /// The number of parts at the beginning that are the summary of a compaction.
+    pub(crate) summary_parts: usize,
 }
 
 impl<'a> Plan<'a> {
     /// Plans a request for a server, which is named as in [`Payload::server`].
-    pub(super) fn new(request: &'a ModelRequest, form: &Form, server: &'a str, api: Api) -> Self {
+    pub(crate) fn new(request: &'a ModelRequest, form: &Form, server: &'a str, images: ResultImages) -> Self {
         let needs = form.needs;
         let mut shown = Needs::default();
         let mut messages: Vec<Cow<'a, Message>> =
             request.messages().filter_map(|message| said(&message.message, form, &mut shown)).collect();
+        if messages.iter().any(|message| is_sealed(message) && !is_sealed_by(message, server, &request.model)) {
+            shown = shown.with(Need::Foreign);
+        }
         if needs.has(Need::OneCall) {
             messages = one_call_each(messages, &mut shown);
         }
-        if api == Api::Chat {
+        if images == ResultImages::After {
             messages = images_after_results(messages);
         }
         let mut system = Some(Cow::Borrowed(request.envelope.system.compiled.as_str())).filter(|text| !is_blank(text));
@@ -67,11 +85,20 @@ impl<'a> Plan<'a> {
         if needs.has(Need::ShortIds) && ids != Ids::of(&messages, (server, request.model.as_str()), false) {
             shown = shown.with(Need::ShortIds);
         }
-        Self { request, needs, shown: Cell::new(shown), system, messages, ids, server }
+        let shown = Cell::new(shown);
+        let EnvelopeMessages { cached, uncached } = &request.envelope.messages;
+        // Messages of the conversation come from entries. A summary does not.
+        let summary = cached.first().filter(|first| first.entry_id.is_none() && cached.len() > 1);
+        let parts = |sent: &ContextMessage| {
+            said(&sent.message, form, &mut Needs::default()).map_or(0, |message| message.content.len())
+        };
+        let (passing_parts, summary_parts) = (uncached.iter().map(parts).sum(), summary.map_or(0, parts));
+        let model = &request.model;
+        Self { request, model, needs, shown, system, messages, ids, server, passing_parts, summary_parts }
     }
 
     /// Returns true if the model has a need, and records it. Call this only where the need changes what is sent.
-    pub(super) fn does(&self, need: Need) -> bool {
+    pub(crate) fn does(&self, need: Need) -> bool {
         if self.needs.has(need) {
             self.shown.set(self.shown.get().with(need));
         }
@@ -79,13 +106,13 @@ impl<'a> Plan<'a> {
     }
 
     /// Returns the needs that changed something, once the request is written.
-    pub(super) fn shown(&self) -> Needs {
+    pub(crate) fn shown(&self) -> Needs {
         self.shown.get()
     }
 
     /// Returns what goes back to this server with a message: the payload that came with it, from the same server and
     /// model.
-    pub(super) fn own<'m>(&self, message: &'m Message) -> Option<&'m Payload> {
+    pub(crate) fn own<'m>(&self, message: &'m Message) -> Option<&'m Payload> {
         let is_own = |payload: &&Payload| payload.server == self.server;
         let is_of_model = message.model.as_deref() == Some(self.request.model.as_str());
         let says = |own: &Payload| {
@@ -96,25 +123,27 @@ impl<'a> Plan<'a> {
     }
 
     /// Returns true if the requested model can read the sealed reasoning of this message.
-    pub(super) fn can_unseal(&self, message: &Message) -> bool {
-        let is_of_model = message.model.as_deref().is_none_or(|sealed_by| sealed_by == self.request.model);
-        let is_own = message.payload.as_deref().is_none_or(|payload| payload.server == self.server);
-        let is_sealed = |part: &Part| matches!(part, Part::Reasoning { payload: Some(_), .. });
-        is_of_model && is_own && message.content.iter().any(is_sealed) && !self.does(Need::NoSealed)
+    pub(crate) fn can_unseal(&self, message: &Message) -> bool {
+        is_sealed(message) && is_sealed_by(message, self.server, &self.request.model) && !self.does(Need::NoSealed)
+    }
+
+    /// Records that the API cannot take a part of the request, whatever its server accepts.
+    pub(crate) fn leaves_out(&self, part: Need) {
+        self.shown.set(self.shown.get().with(part));
     }
 
     /// Returns the output limit, if it is sent.
-    pub(super) fn output_limit(&self) -> Option<u64> {
+    pub(crate) fn output_limit(&self) -> Option<u64> {
         self.request.envelope.options.max_output_tokens.filter(|_| !self.does(Need::NoLimit))
     }
 
     /// Returns the temperature, if it is sent.
-    pub(super) fn temperature(&self) -> Option<f64> {
+    pub(crate) fn temperature(&self) -> Option<f64> {
         self.request.envelope.options.temperature.filter(|_| !self.does(Need::NoTemperature))
     }
 
     /// Returns the reasoning effort, if it is sent.
-    pub(super) fn effort(&self) -> Option<&'a str> {
+    pub(crate) fn effort(&self) -> Option<&'a str> {
         self.request.envelope.options.reasoning_effort.as_deref().filter(|_| !self.does(Need::NoEffort))
     }
 
@@ -125,36 +154,47 @@ impl<'a> Plan<'a> {
     }
 
     /// Returns which tools the model may or must call, if it is sent.
-    pub(super) fn choice(&self) -> Option<&'a ToolChoice> {
+    pub(crate) fn choice(&self) -> Option<&'a ToolChoice> {
         let choice = self.answer()?.tool_choice.as_ref()?;
         (self.has_tools() && !self.does(Need::NoToolChoice)).then_some(choice)
     }
 
     /// Returns whether an answer may have several calls, if it is sent.
-    pub(super) fn parallel_calls(&self) -> Option<bool> {
+    pub(crate) fn parallel_calls(&self) -> Option<bool> {
         let parallel = self.answer()?.parallel_tool_calls?;
         (self.has_tools() && !self.does(Need::OneCall)).then_some(parallel)
     }
 
-    /// Returns the format of the text.
-    pub(super) fn format(&self) -> Option<&'a AnswerFormat> {
-        self.answer()?.format.as_ref()
+    /// Returns the format of the text, if it is sent.
+    pub(crate) fn format(&self) -> Option<&'a AnswerFormat> {
+        let format = self.answer()?.format.as_ref()?;
+        (!self.does(Need::NoFormat)).then_some(format)
     }
 
     /// Returns how many alternatives of each token are asked for, if any are.
-    pub(super) fn top_logprobs(&self) -> Option<u32> {
+    pub(crate) fn top_logprobs(&self) -> Option<u32> {
         self.answer()?.top_logprobs
     }
 
     /// Returns `top_p`, if it is sent. Models that refuse a temperature refuse it too.
-    pub(super) fn top_p(&self) -> Option<f64> {
+    pub(crate) fn top_p(&self) -> Option<f64> {
         self.request.envelope.options.top_p.filter(|_| !self.does(Need::NoTemperature))
     }
 
     /// Returns true if tools are sent.
-    pub(super) fn has_tools(&self) -> bool {
+    pub(crate) fn has_tools(&self) -> bool {
         !self.request.envelope.tools.is_empty() && !self.does(Need::NoTools)
     }
+}
+
+fn is_sealed(message: &Message) -> bool {
+    message.content.iter().any(|part| matches!(part, Part::Reasoning { payload: Some(_), .. }))
+}
+
+/// Returns true if the reasoning of a message can be from this model of this server.
+fn is_sealed_by(message: &Message, server: &str, model: &str) -> bool {
+    let is_of_model = message.model.as_deref().is_none_or(|sealed_by| sealed_by == model);
+    is_of_model && message.payload.as_deref().is_none_or(|payload| payload.server == server)
 }
 
 fn is_blank(text: &str) -> bool {

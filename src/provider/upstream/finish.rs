@@ -8,14 +8,14 @@ use reseed_protocol::{ErrorCode, StopReason};
 
 /// The reason why an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Finish {
-    pub(super) stop_reason: StopReason,
+pub(crate) struct Finish {
+    pub(crate) stop_reason: StopReason,
     /// True if the context window was full.
-    pub(super) is_full: bool,
+    pub(crate) is_full: bool,
 }
 
 impl Finish {
-    pub(super) const STOP: Self = Self { stop_reason: StopReason::Stop, is_full: false };
+    pub(crate) const STOP: Self = Self { stop_reason: StopReason::Stop, is_full: false };
 }
 
 /// Words for an ordinary end, in lower case. An answer that calls tools is recognised by its calls.
@@ -79,7 +79,7 @@ const FAILURES: &[&str] = &[
 ];
 
 /// Interprets the word for the reason why an answer ended. An unknown word counts as a normal end and is logged.
-pub(super) fn finish(word: &str) -> Result<Finish, ModelFault> {
+pub(crate) fn finish(word: &str) -> Result<Finish, ModelFault> {
     let known = word.to_ascii_lowercase().replace(['-', ' '], "_");
     if FULL.contains(&known.as_str()) {
         return Ok(Finish { stop_reason: StopReason::Length, is_full: true });

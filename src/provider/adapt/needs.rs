@@ -52,7 +52,7 @@ const BLIND: [Need; 6] = [Apart, Alternate, NoOwnFields, NoSealed, NoImages, NoT
 
 /// How a server or a model is recognised.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Known {
+pub(crate) enum Known {
     /// By the end of the host name.
     Host(&'static str),
     /// By a part of the model's name, on any server.
@@ -63,7 +63,7 @@ pub(super) enum Known {
 const MISTRALS: &[&str] = &["mistral", "mixtral", "ministral", "magistral", "codestral", "devstral", "pixtral"];
 
 /// Servers and models whose needs are known before any refusal.
-pub(super) const KNOWN: &[(&str, Known, &[Need])] = &[
+pub(crate) const KNOWN: &[(&str, Known, &[Need])] = &[
     ("OpenAI", Known::Host("api.openai.com"), &[NewLimit]),
     ("Azure OpenAI", Known::Host(".openai.azure.com"), &[NewLimit]),
     ("Mistral", Known::Host("api.mistral.ai"), &[ShortIds, Alternate]),
@@ -72,7 +72,7 @@ pub(super) const KNOWN: &[(&str, Known, &[Need])] = &[
 
 /// What is known and learnt about one server's models.
 #[derive(Debug, Default)]
-pub(super) struct Adaptations {
+pub(crate) struct Adaptations {
     host: String,
     learnt: Mutex<BTreeMap<String, Needs>>,
     /// The changes that have helped single sessions.
@@ -101,7 +101,7 @@ impl Kept {
 
 impl Adaptations {
     /// Creates the adaptations for a server, with what its host name implies.
-    pub(super) fn at(host: &str) -> Self {
+    pub(crate) fn at(host: &str) -> Self {
         Self { host: host.to_lowercase(), ..Self::default() }
     }
 
@@ -123,7 +123,7 @@ impl Adaptations {
     }
 
     /// Begins a request to a model.
-    pub(super) fn begin(&self, request: &ModelRequest) -> Search {
+    pub(crate) fn begin(&self, request: &ModelRequest) -> Search {
         let known = self.known(&request.model);
         let scope = Scope::of(request);
         let mut form = Form::of(known.and(self.learnt(&request.model)));
@@ -142,7 +142,7 @@ impl Adaptations {
     }
 
     /// Remembers what a request showed, and logs what is new.
-    pub(super) fn keep(&self, model: &str, search: &Search) {
+    pub(crate) fn keep(&self, model: &str, search: &Search) {
         if !search.kept.is_empty() {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             search.kept.iter().for_each(|key| kept.insert(*key));
@@ -201,9 +201,9 @@ impl Scope {
 
 /// The search for a form of one request that its server accepts.
 #[derive(Debug, Default)]
-pub(super) struct Search {
+pub(crate) struct Search {
     /// The form that is sent.
-    pub(super) form: Form,
+    pub(crate) form: Form,
     /// The needs of the model that are known without refusals.
     known: Needs,
     scope: Scope,
@@ -226,7 +226,7 @@ impl Search {
     /// Handles a failure. Returns true if the request should be sent again in another form. `changes` says whether a
     /// form results in a different request. If no change helped, the refusal's needs are removed, because its words
     /// were misleading.
-    pub(super) fn goes_on(
+    pub(crate) fn goes_on(
         &mut self,
         failed: &mut Failed,
         request: &ModelRequest,
@@ -297,7 +297,7 @@ impl Search {
     }
 
     /// Ends the search, because the server accepted the request.
-    pub(super) fn settle(&mut self, request: &ModelRequest) {
+    pub(crate) fn settle(&mut self, request: &ModelRequest) {
         self.helped.extend(self.last.take().map(|(change, _, refusal)| (change, refusal)));
         for (change, refusal) in std::mem::take(&mut self.helped) {
             match change {
@@ -317,12 +317,12 @@ impl Search {
     }
 
     /// Returns the newly learnt needs, which apply to the model from now on.
-    pub(super) fn found(&self) -> Needs {
+    pub(crate) fn found(&self) -> Needs {
         self.found
     }
 
     /// Returns those of the shown needs that are due to refusals.
-    pub(super) fn adapted(&self, shown: Needs) -> Needs {
+    pub(crate) fn adapted(&self, shown: Needs) -> Needs {
         shown.iter().filter(|need| !self.known.has(*need)).fold(Needs::default(), Needs::with)
     }
 }

@@ -23,13 +23,13 @@ const OWN_ID_BYTES_MAX: usize = 64 * 1024;
 
 /// The ids in one request.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Ids(BTreeMap<CallId, String>);
+pub(crate) struct Ids(BTreeMap<CallId, String>);
 
 impl Ids {
     /// Chooses the ids of these messages' calls for a server's model. `short` means that it requires nine letters and
     /// digits. An id that carries a signature is only for the model that signed it, because another model behind the
     /// same router may refuse it.
-    pub(super) fn of(messages: &[Cow<'_, Message>], (server, model): (&str, &str), short: bool) -> Self {
+    pub(crate) fn of(messages: &[Cow<'_, Message>], (server, model): (&str, &str), short: bool) -> Self {
         let mut taken = BTreeSet::new();
         let mut ids = BTreeMap::new();
         for message in messages {
@@ -53,14 +53,14 @@ impl Ids {
     }
 
     /// Returns the id of a call, or our own id if the request does not contain the call.
-    pub(super) fn of_call<'i>(&'i self, call: &'i CallId) -> &'i str {
+    pub(crate) fn of_call<'i>(&'i self, call: &'i CallId) -> &'i str {
         self.0.get(call).map_or(call.as_str(), String::as_str)
     }
 }
 
 /// Forgets the ids of an answer's calls that the server already gave to earlier calls of the request or the answer.
 /// These calls are sent with our ids, even after a compaction has removed the calls that had the ids first.
-pub(super) fn forget_known<'m>(answer: &mut Payload, messages: impl Iterator<Item = &'m Message>) {
+pub(crate) fn forget_known<'m>(answer: &mut Payload, messages: impl Iterator<Item = &'m Message>) {
     let before = messages.filter_map(|message| message.payload.as_deref());
     let before = before.filter(|payload| payload.server == answer.server);
     let known: BTreeSet<&str> = before.flat_map(|payload| &payload.calls).map(|call| call.id.as_str()).collect();

@@ -1,0 +1,124 @@
+//! How a request is adapted to the server and the model that it is for, whatever the API.
+//!
+//! `plan` has the messages in a form that every server accepts, with the calls' `ids`. `needs` remembers what a model's
+//! server refused, and searches for a `form` that it accepts. An API adds how a planned request is written and sent
+//! ([`Attempt`]); [`Server::answer`] does the rest.
+
+mod form;
+mod ids;
+mod needs;
+mod plan;
+
+pub(super) use form::Form;
+#[cfg(test)]
+pub(super) use needs::{KNOWN, Known};
+pub(super) use plan::{NO_QUESTION, Plan, ResultImages};
+
+use super::{
+    DeltaSink,
+    retry::{Attempts, Failed, RetryPolicy},
+    upstream::Address,
+};
+use crate::core::{
+    fingerprint::fingerprint,
+    model::{Answer, ModelFault, ModelRequest},
+    need::Needs,
+};
+use ids::forget_known;
+use needs::{Adaptations, Search};
+use reseed_protocol::Part;
+use std::{cell::OnceCell, future::Future};
+
+/// An API: how a request is written and sent.
+pub(super) trait Attempt: Sync {
+    /// Returns the bytes of a request, to determine whether a form changes it.
+    fn body(&self, request: &ModelRequest, form: &Form) -> Vec<u8>;
+
+    /// Sends a request once. Also returns the needs that changed what was sent.
+    fn attempt(
+        &self,
+        request: &ModelRequest,
+        form: &Form,
+        sink: &mut dyn DeltaSink,
+    ) -> impl Future<Output = Result<(Answer, Needs), Failed>> + Send;
+}
+
+/// A model server, with what is known and learnt about it.
+#[derive(Debug)]
+pub(super) struct Server {
+    adaptations: Adaptations,
+    retry: RetryPolicy,
+    /// Identifies the server in what it gets back, without revealing its address.
+    name: String,
+    /// The beginning of the names of its models, which the server itself does not know.
+    prefix: &'static str,
+}
+
+impl Server {
+    /// Creates the server at this address. The names of its models begin with `prefix`, which is not sent.
+    pub(super) fn new(address: &Address, retry: RetryPolicy, prefix: &'static str) -> Self {
+        let name = format!("{:016x}", fingerprint(address.base_url().as_bytes()));
+        Self { adaptations: Adaptations::at(address.host()), retry, name, prefix }
+    }
+
+    /// Plans a request in this form.
+    pub(super) fn plan<'a>(&'a self, request: &'a ModelRequest, form: &Form, images: ResultImages) -> Plan<'a> {
+        let mut plan = Plan::new(request, form, &self.name, images);
+        plan.model = request.model.strip_prefix(self.prefix).unwrap_or(&request.model);
+        plan
+    }
+
+    /// Sends a request until it is answered or fails permanently, and remembers what that showed.
+    pub(super) async fn answer(
+        &self,
+        api: &impl Attempt,
+        request: &ModelRequest,
+        sink: &mut dyn DeltaSink,
+    ) -> Result<Answer, ModelFault> {
+        let mut search = self.adaptations.begin(request);
+        let answer = self.answered(api, request, &mut search, sink).await;
+        self.adaptations.keep(&request.model, &search);
+        answer
+    }
+
+    async fn answered(
+        &self,
+        api: &impl Attempt,
+        request: &ModelRequest,
+        search: &mut Search,
+        sink: &mut dyn DeltaSink,
+    ) -> Result<Answer, ModelFault> {
+        let mut attempts = Attempts::new(&self.retry);
+        loop {
+            match api.attempt(request, &search.form, &mut *sink).await {
+                Ok((answer, shown)) => {
+                    search.settle(request);
+                    return Ok(self.completed(answer, request, search, shown));
+                }
+                Err(mut failed) => {
+                    let (present, sent) = (search.form.clone(), OnceCell::new());
+                    let changes =
+                        |form: &Form| api.body(request, form) != *sent.get_or_init(|| api.body(request, &present));
+                    if !search.goes_on(&mut failed, request, changes) {
+                        attempts.after(failed, &mut *sink).await?;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Adds to an answer its origin and the adaptations of its request. `shown` has the needs that changed the request.
+    fn completed(&self, mut answer: Answer, request: &ModelRequest, search: &Search, shown: Needs) -> Answer {
+        let is_sealed = |part: &Part| matches!(part, Part::Reasoning { payload: Some(_), .. });
+        if answer.payload.is_none() && answer.parts.iter().any(is_sealed) {
+            answer.payload = Some(Box::default());
+        }
+        if let Some(payload) = &mut answer.payload {
+            payload.server.clone_from(&self.name);
+            forget_known(payload, request.messages().map(|message| &*message.message));
+        }
+        answer.adapted = search.adapted(shown);
+        answer.learnt = search.found();
+        answer
+    }
+}

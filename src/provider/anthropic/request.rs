@@ -1,0 +1,450 @@
+//! Writes a request for the Messages API.
+//!
+//! The following always holds. Users and answers alternate, and a user comes first and last, except where an answer
+//! that the server has paused is continued. The results of calls come first in the message after the calls. The blocks
+//! of thinking that a model has sealed go back to it unchanged and in their places. At most four blocks are marked for
+//! the cache.
+
+use super::models::Limits;
+use crate::{
+    config::CacheTtl,
+    core::{model::Purpose, need::Need},
+    provider::adapt::{NO_QUESTION, Plan},
+};
+use reseed_protocol::{
+    Message, Part, Role,
+    context::{AnswerFormat, ToolChoice},
+};
+use serde::Serialize;
+use serde_json::{Value, json, value::RawValue};
+use std::borrow::Cow;
+
+/// The most blocks of a request that can be marked for the cache.
+const MARKS_MAX: usize = 4;
+/// The distance of further marks in the messages. From a mark, the server looks for an earlier one only in the 20
+/// blocks before it.
+const MARK_EVERY: usize = 18;
+/// The output limit for a model whose own limit is unknown. All models since 2024 have at least this.
+const OUTPUT_TOKENS: u64 = 8_192;
+/// The output limit if the server has refused another. All models have at least this.
+const OUTPUT_TOKENS_LEAST: u64 = 4_096;
+/// The smallest budget for thinking that the API accepts.
+const BUDGET_TOKENS_MIN: u64 = 1_024;
+/// The largest temperature that the API accepts.
+const TEMPERATURE_MAX: f64 = 1.0;
+
+/// The body. It borrows from the request, so that a long history is serialised once, directly into the sent bytes.
+#[derive(Debug, Serialize)]
+pub(super) struct MessagesRequest<'a> {
+    model: &'a str,
+    max_tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system: Option<[Block<'a>; 1]>,
+    messages: Vec<Turn<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<Choice<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<Thinking>,
+    #[serde(skip_serializing_if = "OutputConfig::is_empty")]
+    output_config: OutputConfig<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f64>,
+    stream: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Turn<'a> {
+    role: &'static str,
+    content: Vec<Block<'a>>,
+}
+
+/// A block of content, which may be marked for the cache.
+#[derive(Debug, Serialize)]
+struct Block<'a> {
+    #[serde(flatten)]
+    content: Content<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<Mark>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    Ours(OurBlock<'a>),
+    /// The provider's own block, sent back unchanged.
+    Theirs(&'a Value),
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum OurBlock<'a> {
+    Text {
+        text: &'a str,
+    },
+    Image {
+        source: Source<'a>,
+    },
+    ToolUse {
+        id: &'a str,
+        name: &'a str,
+        input: Input<'a>,
+    },
+    ToolResult {
+        tool_use_id: &'a str,
+        content: Vec<Block<'a>>,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
+    },
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Source<'a> {
+    Base64 { media_type: &'a str, data: &'a str },
+    Url { url: &'a str },
+}
+
+/// The arguments of a call, in their original form if they are an object.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Input<'a> {
+    Raw(&'a RawValue),
+    None {},
+}
+
+/// How long the provider's cache keeps what comes before a mark.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Mark {
+    r#type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl: Option<&'static str>,
+}
+
+#[derive(Debug, Serialize)]
+struct Tool<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    description: &'a str,
+    input_schema: Cow<'a, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<Mark>,
+}
+
+#[derive(Debug, Serialize)]
+struct Choice<'a> {
+    r#type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disable_parallel_tool_use: Option<bool>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Thinking {
+    /// The model decides how much to think, and shows it in short.
+    Adaptive {
+        display: &'static str,
+    },
+    /// It thinks within a budget.
+    Enabled {
+        budget_tokens: u64,
+    },
+    Disabled,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct OutputConfig<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effort: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<Format<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Format<'a> {
+    r#type: &'static str,
+    schema: &'a Value,
+}
+
+impl OutputConfig<'_> {
+    fn is_empty(&self) -> bool {
+        self.effort.is_none() && self.format.is_none()
+    }
+}
+
+impl<'a> MessagesRequest<'a> {
+    /// Builds the body. `begun` has the blocks of an answer that the server has paused, which it is to continue.
+    pub(super) fn new(plan: &'a Plan<'a>, limits: Limits, ttl: CacheTtl, begun: &'a [Value]) -> Self {
+        let mark = Mark { r#type: "ephemeral", ttl: (ttl == CacheTtl::Hour).then_some("1h") };
+        let mut tools = tools(plan);
+        if let Some(last) = tools.last_mut() {
+            last.cache_control = Some(mark);
+        }
+        let system = plan.system.as_deref().map(|text| [text_block(text).marked(mark)]);
+        let taken = usize::from(!tools.is_empty()) + usize::from(system.is_some());
+        let messages = Written::of(plan).turns(plan, mark, MARKS_MAX - taken, begun);
+        let max_tokens = output_limit(plan, limits);
+        let tool_choice = choice(plan);
+        let is_forced = plan.choice().is_some_and(ToolChoice::is_forced);
+        let (thinking, effort) = thinking(plan, limits, max_tokens);
+        // A model that is forced to call a tool must not think first.
+        let thinking = thinking.filter(|thinking| match thinking {
+            Thinking::Disabled => true,
+            Thinking::Adaptive { .. } => !is_forced,
+            Thinking::Enabled { .. } => !is_forced && began_with_thinking(&messages),
+        });
+        let is_thinking = thinking.is_some_and(|thinking| thinking != Thinking::Disabled);
+        let temperature = plan.temperature().filter(|_| !is_thinking);
+        if plan.top_logprobs().is_some() {
+            plan.leaves_out(Need::NoLogprobs);
+        }
+        Self {
+            model: plan.model,
+            max_tokens,
+            system,
+            messages,
+            tools,
+            tool_choice,
+            thinking,
+            output_config: OutputConfig { effort, format: format(plan) },
+            temperature: temperature.map(|temperature| temperature.min(TEMPERATURE_MAX)),
+            // Newer models accept only one of the two.
+            top_p: plan.top_p().filter(|_| temperature.is_none() && !is_thinking),
+            stream: true,
+        }
+    }
+}
+
+impl Block<'_> {
+    fn marked(self, mark: Mark) -> Self {
+        Self { cache_control: Some(mark), ..self }
+    }
+
+    fn is_theirs(&self) -> bool {
+        matches!(self.content, Content::Theirs(_))
+    }
+}
+
+fn ours(block: OurBlock<'_>) -> Block<'_> {
+    Block { content: Content::Ours(block), cache_control: None }
+}
+
+fn text_block(text: &str) -> Block<'_> {
+    ours(OurBlock::Text { text })
+}
+
+fn image_block(url: &str) -> Block<'_> {
+    let inline = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
+    let source = match inline {
+        Some((media_type, data)) => Source::Base64 { media_type, data },
+        None => Source::Url { url },
+    };
+    ours(OurBlock::Image { source })
+}
+
+/// The blocks of all messages, each with the role of its message.
+#[derive(Debug, Default)]
+struct Written<'a> {
+    blocks: Vec<(&'static str, Block<'a>)>,
+    /// The number of blocks after each part, to find the block with which a part ends.
+    after: Vec<usize>,
+}
+
+impl<'a> Written<'a> {
+    fn of(plan: &'a Plan<'a>) -> Self {
+        let mut written = Self::default();
+        for message in &plan.messages {
+            written.message(message, plan);
+        }
+        written
+    }
+
+    fn message(&mut self, message: &'a Message, plan: &'a Plan<'a>) {
+        let is_answer = message.role == Role::Assistant;
+        let readable = is_answer && plan.can_unseal(message);
+        let first = self.blocks.len();
+        for part in &message.content {
+            let block = match part {
+                Part::Text { text } => Some(text_block(text)),
+                Part::Image { url, .. } if message.role == Role::Tool => self.image_of_result(url),
+                Part::Image { url, .. } => Some(image_block(url)),
+                Part::Reasoning { payload: Some(payload), .. } if readable => {
+                    Some(Block { content: Content::Theirs(payload), cache_control: None })
+                }
+                Part::Reasoning { .. } => None,
+                Part::ToolCall { call_id, name, arguments } => {
+                    Some(ours(OurBlock::ToolUse { id: plan.ids.of_call(call_id), name, input: input(arguments) }))
+                }
+                Part::ToolResult { call_id, output, is_error } => Some(ours(OurBlock::ToolResult {
+                    tool_use_id: plan.ids.of_call(call_id),
+                    content: vec![text_block(output)],
+                    is_error: *is_error,
+                })),
+            };
+            self.blocks.extend(block.map(|block| (if is_answer { "assistant" } else { "user" }, block)));
+            self.after.push(self.blocks.len());
+        }
+        // An answer must not end with thinking.
+        while self.blocks.len() > first && self.blocks.last().is_some_and(|(_, block)| block.is_theirs()) {
+            self.blocks.pop();
+        }
+    }
+
+    /// Puts an image into the result that it belongs to. Returns its block if there is none.
+    fn image_of_result(&mut self, url: &'a str) -> Option<Block<'a>> {
+        match self.blocks.last_mut() {
+            Some((_, Block { content: Content::Ours(OurBlock::ToolResult { content, .. }), .. })) => {
+                content.push(image_block(url));
+                None
+            }
+            _ => Some(image_block(url)),
+        }
+    }
+
+    /// Returns the messages, with at most this many marks: at the end of what later requests repeat, at the end of the
+    /// summary, and then at a distance before the first.
+    fn turns(mut self, plan: &Plan<'_>, mark: Mark, marks_max: usize, begun: &'a [Value]) -> Vec<Turn<'a>> {
+        let end_of = |parts: usize| self.after.get(parts.checked_sub(1)?).copied();
+        let end = end_of(self.after.len().saturating_sub(plan.passing_parts)).unwrap_or(0);
+        let spread = (1..).map_while(|step| end.checked_sub(step * MARK_EVERY));
+        let ends = [Some(end), end_of(plan.summary_parts)].into_iter().flatten().chain(spread);
+        let mut places: Vec<usize> = Vec::new();
+        for end in ends {
+            // Thinking cannot be marked.
+            let place = (0..end.min(self.blocks.len())).rev().find(|at| !self.blocks[*at].1.is_theirs());
+            places.extend(place.filter(|place| places.len() < marks_max && !places.contains(place)));
+        }
+        for place in places {
+            self.blocks[place].1.cache_control = Some(mark);
+        }
+        if self.blocks.first().is_none_or(|(role, _)| *role != "user") {
+            self.blocks.insert(0, ("user", text_block(NO_QUESTION)));
+        }
+        let theirs = |block| ("assistant", Block { content: Content::Theirs(block), cache_control: None });
+        self.blocks.extend(begun.iter().map(theirs));
+        if begun.is_empty() && self.blocks.last().is_some_and(|(role, _)| *role != "user") {
+            self.blocks.push(("user", text_block(NO_QUESTION)));
+        }
+        let mut turns: Vec<Turn<'a>> = Vec::new();
+        for (role, block) in self.blocks {
+            match turns.last_mut().filter(|turn| turn.role == role) {
+                Some(turn) => turn.content.push(block),
+                None => turns.push(Turn { role, content: vec![block] }),
+            }
+        }
+        turns
+    }
+}
+
+/// Returns true unless the results of calls come last, and the answer with the calls does not begin with thinking. A
+/// model that thinks within a budget must have thought before the calls, which is not so if another model made them.
+fn began_with_thinking(turns: &[Turn<'_>]) -> bool {
+    let is_result = |block: &Block<'_>| matches!(block.content, Content::Ours(OurBlock::ToolResult { .. }));
+    match turns {
+        [.., answer, last] if last.content.iter().any(is_result) => {
+            answer.content.first().is_some_and(Block::is_theirs)
+        }
+        _ => true,
+    }
+}
+
+fn input(arguments: &str) -> Input<'_> {
+    let raw = serde_json::from_str::<&RawValue>(arguments).ok().filter(|raw| raw.get().starts_with('{'));
+    raw.map_or(Input::None {}, Input::Raw)
+}
+
+fn tools<'a>(plan: &Plan<'a>) -> Vec<Tool<'a>> {
+    if !plan.has_tools() {
+        return Vec::new();
+    }
+    let tools = plan.request.envelope.tools.iter().map(|tool| Tool {
+        name: &tool.name,
+        description: &tool.description,
+        input_schema: match &tool.parameters {
+            Value::Object(schema) if schema.contains_key("type") => Cow::Borrowed(&tool.parameters),
+            Value::Object(schema) => {
+                let mut schema = schema.clone();
+                schema.insert("type".to_owned(), json!("object"));
+                Cow::Owned(Value::Object(schema))
+            }
+            _ => Cow::Owned(json!({ "type": "object" })),
+        },
+        cache_control: None,
+    });
+    tools.collect()
+}
+
+/// Returns the `tool_choice`. A summary's request that carries the conversation's tools has none, because another
+/// choice than the conversation's would not hit the cache of its messages.
+fn choice<'a>(plan: &Plan<'a>) -> Option<Choice<'a>> {
+    if plan.request.purpose == Purpose::Summary {
+        return None;
+    }
+    let alone = (plan.parallel_calls() == Some(false)).then_some(true);
+    let of = |r#type, name, disable_parallel_tool_use| Some(Choice { r#type, name, disable_parallel_tool_use });
+    match plan.choice() {
+        Some(ToolChoice::None) => of("none", None, None),
+        Some(ToolChoice::Required) => of("any", None, alone),
+        Some(ToolChoice::Tool { name }) => of("tool", Some(name), alone),
+        Some(ToolChoice::Auto) => of("auto", None, alone),
+        None => alone.and_then(|alone| of("auto", None, Some(alone))),
+    }
+}
+
+/// Returns the output limit, which the API requires: the one that is set, or else the model's own, as far as the window
+/// has room for it.
+fn output_limit(plan: &Plan<'_>, limits: Limits) -> u64 {
+    let meta = &plan.request.envelope.meta;
+    if plan.does(Need::NoLimit) {
+        return OUTPUT_TOKENS_LEAST;
+    }
+    if let Some(limit) = plan.output_limit() {
+        return limits.output_tokens.map_or(limit, |most| limit.min(most));
+    }
+    let most = limits.output_tokens.unwrap_or(OUTPUT_TOKENS);
+    // Older models refuse a request whose input and output limit together exceed the window. The input is estimated.
+    let room = meta.window_tokens.saturating_sub(meta.tokens + meta.tokens / 8);
+    if meta.window_tokens == 0 { most } else { most.min(room.max(BUDGET_TOKENS_MIN)) }
+}
+
+/// Returns how the model is to think, and its effort. An effort that is a number is a budget of tokens.
+fn thinking<'a>(plan: &Plan<'a>, limits: Limits, max_tokens: u64) -> (Option<Thinking>, Option<&'a str>) {
+    let Some(effort) = plan.effort() else { return (None, None) };
+    let enabled = |tokens: u64| {
+        let budget_tokens = tokens.min(max_tokens.saturating_sub(1));
+        (budget_tokens >= BUDGET_TOKENS_MIN).then_some(Thinking::Enabled { budget_tokens })
+    };
+    if let Ok(tokens) = effort.parse() {
+        return (enabled(tokens), None);
+    }
+    let effort = match effort {
+        "none" => return (Some(Thinking::Disabled), None),
+        "minimal" => "low",
+        effort => effort,
+    };
+    let budget = match effort {
+        "low" => 2_048,
+        "medium" => 8_192,
+        _ => 16_384,
+    };
+    let thinking = match limits.needs_budget {
+        true => enabled(budget),
+        false => Some(Thinking::Adaptive { display: "summarized" }),
+    };
+    (thinking, Some(effort).filter(|_| !limits.lacks_effort))
+}
+
+fn format<'a>(plan: &Plan<'a>) -> Option<Format<'a>> {
+    match plan.format()? {
+        AnswerFormat::JsonSchema { schema, .. } => Some(Format { r#type: "json_schema", schema }),
+        AnswerFormat::JsonObject => {
+            plan.leaves_out(Need::NoFormat);
+            None
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Streams of the Messages API, with one line per outcome.
+
+use super::stream::MessagesStream;
+use crate::{
+    core::model::{Delta, ReportedUsage},
+    provider::{
+        DeltaSink,
+        openai::stream_tests::outcome,
+        upstream::{Assembly, Decoder},
+    },
+};
+use reseed_protocol::{FurtherUsage, Part, StopReason};
+use serde_json::json;
+
+const START: &str = r#"{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","content":[],"usage":{"input_tokens":5,"cache_read_input_tokens":3,"cache_creation_input_tokens":2,"cache_creation":{"ephemeral_5m_input_tokens":0,"ephemeral_1h_input_tokens":2},"output_tokens":1}}}"#;
+const STOP: &str = r#"{"type":"message_stop"}"#;
+
+fn begin(index: u64, block: &str) -> String {
+    format!(r#"{{"type":"content_block_start","index":{index},"content_block":{block}}}"#)
+}
+
+fn delta(index: u64, delta: &str) -> String {
+    format!(r#"{{"type":"content_block_delta","index":{index},"delta":{delta}}}"#)
+}
+
+fn end(index: u64) -> String {
+    format!(r#"{{"type":"content_block_stop","index":{index}}}"#)
+}
+
+fn stop(reason: &str, output_tokens: u64) -> String {
+    format!(
+        r#"{{"type":"message_delta","delta":{{"stop_reason":"{reason}","stop_sequence":null}},"usage":{{"output_tokens":{output_tokens}}}}}"#
+    )
+}
+
+fn told(events: &[String]) -> String {
+    let events: Vec<&str> = events.iter().map(String::as_str).collect();
+    outcome(MessagesStream::default(), &events)
+}
+
+fn text(index: u64, text: &str) -> [String; 3] {
+    let piece = format!(r#"{{"type":"text_delta","text":"{text}"}}"#);
+    [begin(index, r#"{"type":"text","text":""}"#), delta(index, &piece), end(index)]
+}
+
+struct Ignored;
+
+impl DeltaSink for Ignored {
+    fn delta(&mut self, _: Delta<'_>) {}
+}
+
+fn read(events: &[String], stream: &mut MessagesStream, assembly: &mut Assembly<'_>) {
+    for event in events {
+        stream.event(event, assembly).unwrap();
+    }
+}
+
+#[test]
+fn every_end_and_every_block_is_read() {
+    let whole =
+        |reason: &str| told(&[&[START.to_owned()][..], &text(0, "hi"), &[stop(reason, 4), STOP.to_owned()]].concat());
+    for (reason, expected) in [
+        ("end_turn", "Stop"),
+        ("stop_sequence", "Stop"),
+        ("max_tokens", "Length"),
+        ("model_context_window_exceeded", "Length"),
+        ("refusal", "ContentFilter"),
+        ("something_new", "Stop"),
+    ] {
+        let found = whole(reason);
+        assert!(found.contains("hi") && found.contains(expected), "{reason}: {found}");
+    }
+    let thought = [
+        begin(0, r#"{"type":"thinking","thinking":"","signature":""}"#),
+        delta(0, r#"{"type":"thinking_delta","thinking":"I "}"#),
+        delta(0, r#"{"type":"thinking_delta","thinking":"wonder."}"#),
+        delta(0, r#"{"type":"signature_delta","signature":"c2ln"}"#),
+        end(0),
+        begin(1, r#"{"type":"redacted_thinking","data":"eHh4"}"#),
+        end(1),
+    ];
+    let calls = [
+        begin(2, r#"{"type":"tool_use","id":"toolu_1","name":"look","input":{}}"#),
+        delta(2, r#"{"type":"input_json_delta","partial_json":""}"#),
+        delta(2, r#"{"type":"input_json_delta","partial_json":"{\"at\""}"#),
+        delta(2, r#"{"type":"input_json_delta","partial_json":":1}"}"#),
+        end(2),
+        begin(3, r#"{"type":"tool_use","id":"toolu_2","name":"rest","input":{}}"#),
+        end(3),
+    ];
+    let unknown = [
+        r#"{"type":"ping"}"#.to_owned(),
+        r#"{"type":"a_new_event","x":1}"#.to_owned(),
+        begin(4, r#"{"type":"a_new_block","x":1}"#),
+        delta(4, r#"{"type":"a_new_delta","x":1}"#),
+        end(4),
+    ];
+    let events =
+        [&[START.to_owned()][..], &thought, &unknown, &calls, &[stop("tool_use", 9), STOP.to_owned()]].concat();
+    let mut sink = Ignored;
+    let (mut assembly, mut stream) = (Assembly::new(&mut sink), MessagesStream::default());
+    read(&events, &mut stream, &mut assembly);
+    let ending = stream.ending().unwrap();
+    let reported = ReportedUsage {
+        input_tokens: 10,
+        cached_tokens: Some(3),
+        cache_write_tokens: Some(2),
+        cache_write_hour_tokens: Some(2),
+        output_tokens: 9,
+        ..ReportedUsage::default()
+    };
+    assert_eq!(ending.usage, Some(reported));
+    let answer = assembly.finish(ending).unwrap();
+    let thinking = json!({ "type": "thinking", "thinking": "I wonder.", "signature": "c2ln" });
+    let redacted = json!({ "type": "redacted_thinking", "data": "eHh4" });
+    let call = |id: &str, name: &str, arguments: &str| Part::ToolCall {
+        call_id: id.parse().unwrap(),
+        name: name.into(),
+        arguments: arguments.into(),
+    };
+    assert_eq!(
+        answer.parts,
+        [
+            Part::Reasoning { text: "I wonder.".into(), payload: Some(thinking) },
+            Part::Reasoning { text: String::new(), payload: Some(redacted) },
+            call("toolu_1", "look", r#"{"at":1}"#),
+            call("toolu_2", "rest", ""),
+        ]
+    );
+    assert_eq!(answer.stop_reason, StopReason::ToolCalls);
+}
+
+#[test]
+fn an_error_in_the_middle_and_a_stream_without_its_end_are_faults() {
+    let error =
+        |kind: &str, message: &str| format!(r#"{{"type":"error","error":{{"type":"{kind}","message":"{message}"}}}}"#);
+    for (last, expected) in [
+        (error("overloaded_error", "Overloaded"), "upstream_overloaded"),
+        (error("rate_limit_error", "Slow down"), "upstream_rate_limited"),
+        (error("api_error", "Internal server error"), "upstream_error"),
+        (error("invalid_request_error", "no"), "upstream_rejected"),
+        ("not JSON".to_owned(), "upstream_malformed"),
+    ] {
+        let events = [&[START.to_owned()][..], &text(0, "hi"), &[last]].concat();
+        let found = told(&events);
+        assert!(found.contains(expected), "{found}");
+    }
+    let endless: Vec<String> = (0..65).map(|n| begin(n, r#"{"type":"text","text":""}"#)).collect();
+    assert!(told(&endless).contains("upstream_malformed"));
+    // A message that is not streamed.
+    let whole = r#"{"type":"message","content":[{"type":"text","text":"hi"},{"type":"tool_use","id":"t","name":"look","input":{"at":1}}],"stop_reason":"tool_use","usage":{"input_tokens":3,"output_tokens":2}}"#;
+    let found = told(&[whole.to_owned()]);
+    assert!(found.contains("hi") && found.contains(r#"look {"at":1}"#), "{found}");
+}
+
+#[test]
+fn a_paused_answer_goes_on_and_what_is_read_again_is_billed() {
+    let search = [
+        begin(1, r#"{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}"#),
+        delta(1, r#"{"type":"input_json_delta","partial_json":"{\"query\":\"x\"}"}"#),
+        end(1),
+    ];
+    let first =
+        [&[START.to_owned()][..], &text(0, "I search."), &search, &[stop("pause_turn", 6), STOP.to_owned()]].concat();
+    let second = [&[START.to_owned()][..], &text(0, "Found."), &[stop("end_turn", 4), STOP.to_owned()]].concat();
+    let mut sink = Ignored;
+    let (mut assembly, mut stream) = (Assembly::new(&mut sink), MessagesStream::default());
+    read(&first, &mut stream, &mut assembly);
+    assert!(stream.begun().is_empty() && stream.goes_on());
+    assert_eq!(
+        stream.begun(),
+        [
+            json!({ "type": "text", "text": "I search." }),
+            json!({ "type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": { "query": "x" } }),
+        ]
+    );
+    assert!(stream.ending().is_none());
+    read(&second, &mut stream, &mut assembly);
+    assert!(!stream.goes_on());
+    let ending = stream.ending().unwrap();
+    let usage = ending.usage.unwrap();
+    assert_eq!((usage.input_tokens, usage.output_tokens), (10, 10));
+    let again = FurtherUsage {
+        input_tokens: 10,
+        cached_tokens: 3,
+        cache_write_tokens: 2,
+        cache_write_hour_tokens: 2,
+        output_tokens: 0,
+    };
+    assert_eq!(usage.further, Some(again));
+    let said = |text: &str| Part::Text { text: text.into() };
+    assert_eq!(assembly.finish(ending).unwrap().parts, [said("I search."), said("Found.")]);
+    // It does not go on without end.
+    let (mut assembly, mut stream) = (Assembly::new(&mut sink), MessagesStream::default());
+    let pauses = std::iter::repeat_with(|| {
+        read(&first, &mut stream, &mut assembly);
+        stream.goes_on()
+    });
+    assert_eq!(pauses.take_while(|goes_on| *goes_on).count(), 16);
+    assert_eq!(stream.ending().unwrap().stop_reason, StopReason::Length);
+}
