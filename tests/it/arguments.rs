@@ -3,9 +3,8 @@
 use crate::support::{
     client::Client,
     server::Server,
-    upstream::{Asked, Reply, Upstream},
+    upstream::{Api, Asked, Reply, Upstream},
 };
-use reseed::provider::openai::Api;
 use serde_json::{Value, json};
 
 /// What a model writes, and what the next request sends of it.
@@ -22,7 +21,7 @@ fn sent(asked: &Asked) -> Vec<String> {
     let calls = asked.messages().iter().flat_map(|message| match asked.api {
         Api::Chat => message["tool_calls"].as_array().into_iter().flatten().map(|call| &call["function"]).collect(),
         Api::Responses if message["type"] == "function_call" => vec![message],
-        Api::Responses => Vec::new(),
+        Api::Responses | Api::Messages => Vec::new(),
     });
     calls.map(|call| call["arguments"].as_str().unwrap().to_owned()).collect()
 }

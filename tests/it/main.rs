@@ -1,6 +1,7 @@
 //! Everything that is tested from outside the crate, as one binary, so that it is linked once.
 #![allow(clippy::unwrap_used, reason = "the settings of clippy exempt tests, and what they call is as much a test")]
 
+mod anthropic;
 mod arguments;
 mod bad_input;
 mod branches;

@@ -6,12 +6,12 @@ mod refused;
 mod shapes;
 
 use crate::support::scripted::Gate;
-use crate::support::upstream::{Asked, Finish, Reply, Setup, Step, Upstream};
+use crate::support::upstream::{Api, Asked, Finish, Reply, Setup, Step, Upstream};
 use reseed::{
     core::model::{Answer, Delta, ModelFault, ModelRequest, OverflowHint, Purpose},
     provider::{
         DeltaSink, Provider,
-        openai::{Api, ApiChoice, OpenAi, OpenAiOptions},
+        openai::{self, ApiChoice, OpenAi, OpenAiOptions},
         retry::RetryPolicy,
     },
 };
@@ -422,11 +422,11 @@ async fn the_models_are_listed_with_their_windows() {
 #[test]
 fn the_api_follows_the_address_unless_it_is_chosen() {
     for (base_url, api, expected) in [
-        ("https://api.openai.com/v1", ApiChoice::Auto, Api::Responses),
-        ("https://api.openai.com/v1/", ApiChoice::Chat, Api::Chat),
-        ("http://127.0.0.1:8092/v1", ApiChoice::Auto, Api::Chat),
-        ("http://127.0.0.1:8092/v1/", ApiChoice::Responses, Api::Responses),
-        ("https://api.openai.com.example.org/v1", ApiChoice::Auto, Api::Chat),
+        ("https://api.openai.com/v1", ApiChoice::Auto, openai::Api::Responses),
+        ("https://api.openai.com/v1/", ApiChoice::Chat, openai::Api::Chat),
+        ("http://127.0.0.1:8092/v1", ApiChoice::Auto, openai::Api::Chat),
+        ("http://127.0.0.1:8092/v1/", ApiChoice::Responses, openai::Api::Responses),
+        ("https://api.openai.com.example.org/v1", ApiChoice::Auto, openai::Api::Chat),
     ] {
         let provider = OpenAi::new(options(base_url.into(), api)).unwrap();
         assert_eq!(provider.api(), expected, "{base_url}");

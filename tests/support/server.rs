@@ -75,6 +75,13 @@ impl Server {
         Self::of(&settings, provider, store).await
     }
 
+    /// Starts a server that uses the providers that the settings name.
+    pub(crate) async fn with_settings(settings: &[(&str, &str)]) -> Self {
+        let settings = read(settings);
+        let provider = service::provider(&settings).unwrap_or_else(|error| panic!("{error:#}"));
+        Self::of(&settings, provider, Arc::new(MemoryStore::new())).await
+    }
+
     /// Returns why a server that uses the model server at this address does not start.
     pub(crate) async fn refusal(base_url: &str, settings: &[(&str, &str)]) -> String {
         let settings = read(&[&[("OPENAI_BASE_URL", base_url)], settings].concat());

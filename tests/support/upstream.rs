@@ -1,18 +1,18 @@
 //! A model server on its own port, over raw TCP, scripted by the test; it also checks each request.
 //!
-//! It supports Chat Completions, Responses and the model list, streams in pieces, waits at gates instead of sleeping,
-//! and can break off in every way that a network can. Each request is checked against the rules of [`check`];
+//! It supports Chat Completions, Responses, Messages and the model list, streams in pieces, waits at gates instead of
+//! sleeping, and can break off in every way that a network can. Each request is checked against the rules of [`check`];
 //! violations are recorded and fail the test at [`Upstream::assert_clean`]. With a window, requests that do not fit are
 //! refused as OpenAI refuses them, before the script is called, and answers report usage.
 
 mod check;
+mod messages;
 mod reply;
 
 pub(crate) use reply::{Finish, Reply, Step};
 
 use crate::support::scripted::Gate;
 use futures_util::FutureExt as _;
-use reseed::provider::openai::Api;
 use serde_json::{Value, json};
 use std::{
     net::SocketAddr,
@@ -24,6 +24,17 @@ use tokio::{
     sync::watch,
     task::JoinHandle,
 };
+
+/// An API of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Api {
+    /// OpenAI's older one.
+    Chat,
+    /// OpenAI's newer one.
+    Responses,
+    /// Anthropic's.
+    Messages,
+}
 
 /// The options of the server.
 #[derive(Debug, Clone)]
@@ -76,13 +87,14 @@ impl Asked {
             Api::Chat if self.body["messages"][0]["role"] == "system" => self.body["messages"][0]["content"].as_str(),
             Api::Chat => None,
             Api::Responses => self.body["instructions"].as_str(),
+            Api::Messages => self.body["system"][0]["text"].as_str(),
         }
         .unwrap_or_default()
     }
 
     /// Returns the messages or items without the system prompt.
     pub(crate) fn messages(&self) -> &[Value] {
-        let name = if self.api == Api::Chat { "messages" } else { "input" };
+        let name = if self.api == Api::Responses { "input" } else { "messages" };
         let all = self.body[name].as_array().map_or(&[][..], Vec::as_slice);
         if all.first().is_some_and(|first| first["role"] == "system") { &all[1..] } else { all }
     }
@@ -94,7 +106,10 @@ impl Asked {
 
     /// Returns true if the last message is a tool result.
     pub(crate) fn ends_with_result(&self) -> bool {
-        self.messages().last().is_some_and(|last| last["role"] == "tool" || last["type"] == "function_call_output")
+        self.messages().last().is_some_and(|last| {
+            let is_result = last["role"] == "tool" || last["type"] == "function_call_output";
+            is_result || last["content"][0]["type"] == "tool_result"
+        })
     }
 
     /// Returns all texts of the request, one per line.
@@ -185,6 +200,11 @@ impl Upstream {
     /// Returns the address for `OPENAI_BASE_URL`.
     pub(crate) fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)
+    }
+
+    /// Returns the address for `ANTHROPIC_BASE_URL`.
+    pub(crate) fn messages_url(&self) -> String {
+        format!("http://{}", self.address)
     }
 
     /// Returns the requests for answers, in order of arrival.
@@ -297,11 +317,14 @@ impl Shared {
         let api = match line.split(' ').take(2).collect::<Vec<_>>()[..] {
             ["POST", "/v1/chat/completions"] => Api::Chat,
             ["POST", "/v1/responses"] => Api::Responses,
+            ["POST", "/v1/messages"] => Api::Messages,
             ["GET", "/props"] if self.setup.props.is_some() => {
                 let props = self.setup.props.clone().unwrap_or_default();
                 return Reply::json(200, &props).steps(Api::Chat, (0, 0));
             }
-            ["GET", "/v1/models"] => return Reply::json(200, &self.setup.models).steps(Api::Chat, (0, 0)),
+            ["GET", "/v1/models" | "/v1/models?limit=1000"] => {
+                return Reply::json(200, &self.setup.models).steps(Api::Chat, (0, 0));
+            }
             _ => return Reply::error(404, r#"{"detail":"Not Found"}"#).steps(Api::Chat, (0, 0)),
         };
         let raw: Arc<str> = String::from_utf8_lossy(body).into();
@@ -309,7 +332,10 @@ impl Shared {
             Ok(body) => (body, Vec::new()),
             Err(error) => (Value::Null, vec![format!("the body is not JSON: {error}")]),
         };
-        violations.extend(check::violations(api, &body));
+        violations.extend(match api {
+            Api::Messages => messages::violations(&headers, &body),
+            _ => check::violations(api, &body),
+        });
         let asked = Asked { api, headers, tokens: (self.setup.count)(&body), body, raw };
         let window = self.setup.window_tokens.filter(|&window| asked.tokens > window);
         let number = {
@@ -321,6 +347,7 @@ impl Shared {
             number
         };
         let reply = match window {
+            Some(window) if api == Api::Messages => messages::overflow(asked.tokens, window),
             Some(window) => Reply::overflow(asked.tokens, window),
             None => locked(&self.script)(&asked),
         };

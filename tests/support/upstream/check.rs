@@ -1,6 +1,6 @@
 //! The rules that every request must follow, whatever the test is about.
 
-use reseed::provider::openai::Api;
+use super::Api;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -62,6 +62,7 @@ pub(crate) fn violations(api: Api, body: &Value) -> Vec<String> {
     let (fields, list) = match api {
         Api::Chat => (CHAT_FIELDS, "messages"),
         Api::Responses => (RESPONSES_FIELDS, "input"),
+        Api::Messages => unreachable!("`messages` has its rules"),
     };
     let mut found = Vec::new();
     for name in body.as_object().into_iter().flat_map(|body| body.keys()) {

@@ -1,7 +1,7 @@
 //! The server's reactions to a request: an answer in either dialect, a refusal, or any way of breaking off.
 
+use super::{Api, messages};
 use crate::support::scripted::Gate;
-use reseed::provider::openai::Api;
 use serde_json::{Value, json};
 
 /// One operation on the connection.
@@ -28,6 +28,10 @@ pub(crate) enum Finish {
     Length,
     /// Complete, cut by a filter.
     ContentFilter,
+    /// Complete, cut because the window is full; Messages only.
+    Full,
+    /// Paused, to be continued; Messages only.
+    Pause,
     /// The body ends properly, but without its terminal event.
     NoEnd,
     /// The connection is reset after the last delta.
@@ -63,23 +67,25 @@ pub(crate) enum Reply {
 /// A streamed answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
-    reasoning: String,
-    text: String,
+    pub(super) reasoning: String,
+    /// Reasoning of which only the sealed form is sent; Messages only.
+    pub(super) redacted: String,
+    pub(super) text: String,
     pieces: usize,
-    calls: Vec<Call>,
+    pub(super) calls: Vec<Call>,
     usage: Usage,
-    cached_tokens: Option<u64>,
-    cache_write_tokens: Option<u64>,
+    pub(super) cached_tokens: Option<u64>,
+    pub(super) cache_write_tokens: Option<u64>,
     gate: Option<Gate>,
-    finish: Finish,
+    pub(super) finish: Finish,
 }
 
 #[derive(Debug, Clone)]
-struct Call {
+pub(super) struct Call {
     /// The id that the server gives it; `None`: its number, which starts again in each answer, as on some servers.
-    id: Option<String>,
-    name: String,
-    arguments: String,
+    pub(super) id: Option<String>,
+    pub(super) name: String,
+    pub(super) arguments: String,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -94,6 +100,7 @@ impl Reply {
     pub(crate) fn text(text: impl Into<String>) -> Self {
         Self::Answer(Box::new(Answer {
             reasoning: String::new(),
+            redacted: String::new(),
             text: text.into(),
             pieces: 1,
             calls: Vec::new(),
@@ -152,6 +159,11 @@ impl Reply {
     /// Reasons before it answers.
     pub(crate) fn with_reasoning(self, text: &str) -> Self {
         self.change(|answer| text.clone_into(&mut answer.reasoning))
+    }
+
+    /// Reasons before it answers, and shows only the sealed form.
+    pub(crate) fn with_redacted(self, data: &str) -> Self {
+        self.change(|answer| data.clone_into(&mut answer.redacted))
     }
 
     /// Calls a tool as well.
@@ -258,9 +270,14 @@ impl Answer {
         let (before, deltas, after) = match api {
             Api::Chat => self.chat(&texts, usage),
             Api::Responses => self.responses(&texts, usage),
+            Api::Messages => messages::events(self, &texts, usage),
         };
         let mut steps = vec![head()];
-        let event = |event: &Value| chunk(&format!("data: {event}\n\n"));
+        let event = |event: &Value| match event["type"].as_str().filter(|_| api == Api::Messages) {
+            // The SDKs of this API look at the names of events.
+            Some(name) => chunk(&format!("event: {name}\ndata: {event}\n\n")),
+            None => chunk(&format!("data: {event}\n\n")),
+        };
         steps.extend(before.iter().map(event));
         let held_at = deltas.len().checked_sub(1).filter(|&last| last > 0).unwrap_or(deltas.len());
         for at in 0..=deltas.len() {
@@ -268,13 +285,14 @@ impl Answer {
             steps.extend(deltas.get(at).map(event));
         }
         match self.finish {
-            Finish::Whole | Finish::Length | Finish::ContentFilter => {
+            Finish::Whole | Finish::Length | Finish::ContentFilter | Finish::Full | Finish::Pause => {
                 steps.extend(after.iter().map(event));
                 steps.extend((api == Api::Chat).then(|| chunk("data: [DONE]\n\n")));
                 steps.push(end());
             }
             Finish::Error => {
-                let error = json!({ "error": { "type": "server_error", "message": "it broke" } });
+                let kind = if api == Api::Messages { "api_error" } else { "server_error" };
+                let error = json!({ "type": "error", "error": { "type": kind, "message": "it broke" } });
                 steps.extend([event(&error), end()]);
             }
             Finish::NoEnd => steps.push(end()),
@@ -386,7 +404,7 @@ impl Answer {
 }
 
 /// Cuts a text into at most this many non-empty pieces.
-fn cut(text: &str, pieces: usize) -> Vec<&str> {
+pub(super) fn cut(text: &str, pieces: usize) -> Vec<&str> {
     let size = text.chars().count().div_ceil(pieces).max(1);
     let starts: Vec<usize> = text.char_indices().map(|(at, _)| at).step_by(size).chain([text.len()]).collect();
     starts.windows(2).map(|ends| &text[ends[0]..ends[1]]).filter(|piece| !piece.is_empty()).collect()
