@@ -8,10 +8,10 @@ use super::{
     listing::{Back, Page, entry_of, list, root},
     place::From,
     references::Found,
-    request::check_metadata,
+    request::{Invalid, check_metadata},
     resource::{details, secs},
     retrieve::shown_items,
-    tools::Names,
+    tools::{Names, Tool, Tools, check_items},
 };
 use crate::{
     exchange::{Exchange, INPUT_MARK, Place, command_id},
@@ -24,11 +24,12 @@ use axum::{
     routing::{get, post},
 };
 use reseed_protocol::{
-    Entry, EntryData, ErrorCode, SessionId,
+    Entry, EntryData, ErrorBody, ErrorCode, SessionId,
     command::{Command, Empty},
     content::Input,
     reply::{Done, Reply},
     session::SessionRole,
+    tools::RegisterTools,
     tree::{AppendCustom, Navigate, NavigatePosition, SetLabel, TreeNode},
     turn::{UserInput, WhenBusy},
 };
@@ -149,14 +150,19 @@ async fn set_metadata(exchange: &mut Exchange, metadata: Map<String, Value>) -> 
 }
 
 async fn add(door: &Door, exchange: &mut Exchange, items: Vec<Value>) -> Result<(), Failure> {
-    let added = Added::read_at("items", &Value::Array(items), &Found::new())?;
+    let items = Value::Array(items);
+    check_items(&items, "items")?;
+    let added = Added::read_at("items", &items, &Found::new())?;
     let (history, parts) = (door.sealer.unseal(added.history, &added.compactions)?, as_input(added.parts));
     // As an input of this dialect, whose system prompt and tools the next response has too. It is no response itself.
     let mut from = From::end(exchange, None).await?;
     from.system.extend(added.system);
     from.bring(&added.tools);
+    if !added.tools.is_empty() {
+        check_offer(exchange, &from.tools).await?;
+    }
     let mut stored = json!({ "store": false, "in_conversation": true, "functions": from.names.stored() });
-    from.store(&mut stored)?;
+    from.store(&mut stored).map_err(|invalid| Invalid::at("items", invalid.message))?;
     let details = details(stored);
     if history.is_empty() && matches!(&parts, Input::Items(items) if items.is_empty()) {
         let command = Command::AppendCustom(AppendCustom { custom_type: INPUT_MARK.to_owned(), data: details });
@@ -177,6 +183,24 @@ async fn add(door: &Door, exchange: &mut Exchange, items: Vec<Value>) -> Result<
         exchange.appended(&entry).await?;
     }
     Ok(())
+}
+
+/// Lets the server check tools before they are stored, as it will with each response that has them. Another client that
+/// offers tools stays the one that runs them.
+///
+/// # Errors
+/// `invalid_tools`. Refuses with `turn_running` during a turn, whose tools these could replace.
+async fn check_offer(exchange: &mut Exchange, tools: &[Tool]) -> Result<(), Failure> {
+    let offers = Tools::of(tools, &[]).offers;
+    if offers.is_empty() {
+        return Ok(());
+    }
+    if exchange.snapshot().turn.is_some() {
+        let message = "a response of this conversation is being made; add tools when it has ended";
+        return Err(ErrorBody::new(ErrorCode::TurnRunning, message).into());
+    }
+    let offered = exchange.request(&Command::RegisterTools(RegisterTools { tools: offers })).await;
+    offered.map(drop).map_err(|error| Failure::from(error).at("items"))
 }
 
 /// Returns the names of the tools of a conversation's newest input, if that is among the entries that were opened.

@@ -9,7 +9,7 @@ use super::{
     tools::{Names, Tool, added, packed, unpacked},
 };
 use crate::{exchange::Exchange, http::Failure};
-use reseed_protocol::{CommandId, Entry, EntryId, ErrorCode};
+use reseed_protocol::{CommandId, Entry, EntryId, ErrorBody, ErrorCode};
 use serde_json::{Value, json};
 
 /// Maximum bytes of what is stored with an input. The server takes little more.
@@ -42,10 +42,15 @@ impl From {
             None => stored.clone(),
         };
         let packed = held[ADDITIONAL].as_str();
+        let tools = match (packed, &holder) {
+            (Some(packed), _) => unpacked(packed).ok_or_else(unreadable)?,
+            (None, Some(_)) => return Err(unreadable()),
+            (None, None) => Vec::new(),
+        };
         Ok(Self {
             parent: None,
             system: system_of(stored),
-            tools: packed.and_then(unpacked).unwrap_or_default(),
+            tools,
             tools_in: packed.map(|_| holder.unwrap_or_else(|| input.entry_id.clone())),
             names: Names::of_stored(stored),
             in_conversation: stored["in_conversation"] == true,
@@ -91,10 +96,10 @@ impl From {
         Ok(Self { in_conversation: true, is_stored: false, ..from })
     }
 
-    /// Adds the tools of a request's items.
+    /// Adds the tools of a request's items. If there are too many then, the oldest are dropped.
     pub(super) fn bring(&mut self, tools: &[Tool]) {
         if !tools.is_empty() {
-            self.tools = added(std::mem::take(&mut self.tools), tools);
+            self.tools = added(&self.tools, tools);
             self.tools_in = None;
         }
     }
@@ -110,7 +115,7 @@ impl From {
         if let Some(entry) = &self.tools_in {
             stored[ADDITIONAL_IN] = json!(entry);
         } else if !self.tools.is_empty() {
-            stored[ADDITIONAL] = json!(packed(&self.tools));
+            stored[ADDITIONAL] = json!(packed(&self.tools)?);
         }
         let bytes = stored.to_string().len();
         if bytes > STORED_BYTES_MAX {
@@ -122,6 +127,12 @@ impl From {
         }
         Ok(())
     }
+}
+
+/// Returns the error for tools of a chain that were stored and cannot be read.
+fn unreadable() -> Failure {
+    let message = "the additional tools that were stored with an earlier input cannot be read";
+    ErrorBody::new(ErrorCode::Internal, message).into()
 }
 
 async fn entry(exchange: &mut Exchange, id: &EntryId) -> Result<Entry, Failure> {

@@ -2,10 +2,11 @@
 
 use super::{
     ids::ResponseId,
-    tools::{Names, Tool, join},
+    tools::{Names, Tool, check, check_items, join},
 };
 use crate::http::{Failure, body};
 use reseed_protocol::{
+    ErrorCode,
     compaction::{SetContextStrategy, StrategySettings},
     context::{AnswerFormat, AnswerOptions, ToolChoice},
     session::SetOptions,
@@ -35,17 +36,28 @@ pub(super) struct Invalid {
     pub(super) param: String,
     /// What is wrong with it.
     pub(super) message: String,
+    /// The cause, for programs.
+    code: Option<ErrorCode>,
 }
 
 impl Invalid {
     pub(super) fn at(param: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { param: param.into(), message: message.into() }
+        Self { param: param.into(), message: message.into(), code: None }
+    }
+
+    /// Says what is wrong with tools, as the server does when they are offered to it.
+    pub(super) fn tools(param: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { code: Some(ErrorCode::InvalidTools), ..Self::at(param, message) }
     }
 }
 
 impl From<Invalid> for Failure {
     fn from(invalid: Invalid) -> Self {
-        Self::invalid(format!("`{}`: {}", invalid.param, invalid.message)).at(invalid.param)
+        let failure = Self::invalid(format!("`{}`: {}", invalid.param, invalid.message)).at(invalid.param);
+        match invalid.code {
+            Some(code) => failure.with_code(code.as_str()),
+            None => failure,
+        }
     }
 }
 
@@ -177,6 +189,8 @@ impl Create {
         if self.top_logprobs.is_some_and(|count| count > 0) {
             return Err(Invalid::at("top_logprobs", "only 0 is supported"));
         }
+        check(self.tools.as_deref().unwrap_or_default(), "tools")?;
+        self.input.as_ref().map_or(Ok(()), |input| check_items(input, "input"))?;
         self.choice()?;
         self.format()?;
         self.strategy(u64::MAX)?;

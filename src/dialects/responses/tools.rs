@@ -4,13 +4,17 @@
 //! `NAMESPACE__NAME`, and a tool that takes free text as a function with the text as its argument. The client gets the
 //! calls as it has named the tools. The names in force are stored with each input, so calls are found again later.
 
+use super::request::Invalid;
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use reseed_protocol::tools::ToolOffer;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use std::io::{Read as _, Write as _};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    io::{Read as _, Write as _},
+};
 
 /// The namespace whose tools keep their names, because clients take calls of them without a namespace, too.
 const PLAIN: &str = "functions";
@@ -21,11 +25,20 @@ const NAME_LENGTH_MAX: usize = 64;
 /// Bytes of a digest, as hexadecimal digits at the end of a name that was too long.
 const DIGEST_BYTES: usize = 4;
 
-/// Maximum bytes of tools that are unpacked.
+/// Maximum bytes of a name that a client gives: that of a namespace is read once more with each of its tools.
+const GIVEN_NAME_BYTES_MAX: usize = 512;
+
+/// Maximum tools of a list, and of those in force. The server takes no more from one client.
+const TOOLS_MAX: usize = 128;
+
+/// Maximum bytes of tools before they are packed. No more are unpacked.
 const UNPACKED_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// The argument of a function that stands for a tool with free text.
 const TEXT: &str = "input";
+
+/// The type of a tool that holds others.
+const NAMESPACE: &str = "namespace";
 
 /// The type of a tool that finds others, and the model's name of it.
 pub(super) const SEARCH: &str = "tool_search";
@@ -69,7 +82,7 @@ impl Tool {
                 shown["parameters"] = self.parameters.clone();
                 shown["strict"] = self.strict.unwrap_or(false).into();
             }
-            "namespace" => {}
+            NAMESPACE => {}
             _ => return self.kind().map(|_| shown),
         }
         Some(shown)
@@ -78,6 +91,32 @@ impl Tool {
     /// Returns its kind, if the client makes its calls.
     fn kind(&self) -> Option<Kind> {
         Kind::of(&self.kind).filter(|kind| *kind != Kind::Search || self.execution.as_deref() == Some("client"))
+    }
+
+    /// Returns the tools that it stands for, and their namespace.
+    fn inner(&self) -> (Option<&str>, &[Self]) {
+        match self.kind == NAMESPACE {
+            true => (Some(self.name.as_str()), &self.tools[..]),
+            false => (None, std::slice::from_ref(self)),
+        }
+    }
+
+    /// Returns the tools that it stands for, except those of other servers.
+    fn members(&self) -> impl Iterator<Item = Member<'_>> {
+        let (namespace, tools) = self.inner();
+        tools.iter().filter_map(move |tool| Some(Member { joined: tool.joined(namespace)?, namespace, tool }))
+    }
+
+    /// Returns how the client names the tool in this namespace, if it makes its calls.
+    fn named(&self, namespace: Option<&str>) -> Option<Named> {
+        let kind = self.kind()?;
+        let name = if kind == Kind::Search { SEARCH } else { self.name.as_str() };
+        Some(Named { name: name.to_owned(), namespace: namespace.map(str::to_owned), kind })
+    }
+
+    /// Returns the model's name of the tool in this namespace, if the client makes its calls.
+    fn joined(&self, namespace: Option<&str>) -> Option<String> {
+        self.named(namespace).map(|named| named.joined())
     }
 
     /// Returns what the model is told of the tool, and the form of its arguments.
@@ -97,6 +136,14 @@ impl Tool {
         });
         (description, parameters)
     }
+}
+
+/// A tool that the model gets.
+struct Member<'a> {
+    /// The model's name of it.
+    joined: String,
+    namespace: Option<&'a str>,
+    tool: &'a Tool,
 }
 
 /// What a tool takes.
@@ -236,11 +283,11 @@ pub(super) struct Tools {
 }
 
 impl Tools {
-    /// Returns the tools of a chain's items and those of a request.
+    /// Returns the tools of a chain's items and those of a request. Where they are too many, the request's are kept.
     pub(super) fn of(additional: &[Tool], own: &[Tool]) -> Self {
         let mut tools = Self::default();
-        for tool in &added(additional.to_vec(), own) {
-            if tool.kind == "namespace" {
+        for tool in &added(additional, own) {
+            if tool.kind == NAMESPACE {
                 let description = tool.description.as_deref().unwrap_or_default().trim();
                 let mut about = match description {
                     "" => String::new(),
@@ -256,9 +303,7 @@ impl Tools {
     }
 
     fn add(&mut self, tool: &Tool, namespace: Option<&str>, about: &mut String) {
-        let Some(kind) = tool.kind() else { return };
-        let name = if kind == Kind::Search { SEARCH } else { tool.name.as_str() };
-        let named = Named { name: name.to_owned(), namespace: namespace.map(str::to_owned), kind };
+        let Some(named) = tool.named(namespace) else { return };
         let (description, parameters) = tool.described();
         let description = std::mem::take(about) + &description;
         let offer = ToolOffer::new(named.joined(), description, parameters);
@@ -270,7 +315,6 @@ impl Tools {
 /// Returns the model's name of a tool: in a namespace, a name that every provider accepts.
 pub(super) fn join(namespace: Option<&str>, name: &str) -> String {
     let Some(namespace) = namespace.filter(|namespace| *namespace != PLAIN) else { return name.to_owned() };
-    let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let full = format!("{namespace}__{name}");
     let mut joined: String = full.chars().map(|c| if is_letter(c) { c } else { '_' }).collect();
     if joined.len() > NAME_LENGTH_MAX {
@@ -280,6 +324,63 @@ pub(super) fn join(namespace: Option<&str>, name: &str) -> String {
         joined.extend(digest[..DIGEST_BYTES].iter().map(|byte| format!("{byte:02x}")));
     }
     joined
+}
+
+fn is_letter(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
+/// Checks a list of tools as a client sends it, in the field `param`. Those of other servers do not count.
+///
+/// # Errors
+/// They are too many, or a name is none that the model can have, or the model would have one name for two of them.
+pub(super) fn check(tools: &[Tool], param: &str) -> Result<(), Invalid> {
+    // Counted before any name is read, so that a long list costs little.
+    let count: usize =
+        tools.iter().map(|tool| tool.inner().1.iter().filter(|inner| inner.kind().is_some()).count()).sum();
+    if count > TOOLS_MAX {
+        return Err(Invalid::tools(param, format!("at most {TOOLS_MAX} tools may be offered, not {count}")));
+    }
+    let mut known: HashMap<String, (Option<&str>, &Tool)> = HashMap::new();
+    for (at, tool) in tools.iter().enumerate() {
+        let (namespace, inner) = tool.inner();
+        for (within, tool) in inner.iter().enumerate().filter(|(_, tool)| tool.kind().is_some()) {
+            let invalid = |message: String| {
+                let place = if namespace.is_some() { format!("[{at}].tools[{within}]") } else { format!("[{at}]") };
+                Err(Invalid::tools(format!("{param}{place}.name"), message))
+            };
+            if namespace.into_iter().chain([tool.name.as_str()]).any(|name| name.len() > GIVEN_NAME_BYTES_MAX) {
+                return invalid(format!("a name has at most {GIVEN_NAME_BYTES_MAX} bytes"));
+            }
+            let Some(joined) = tool.joined(namespace) else { continue };
+            if joined.is_empty() || joined.len() > NAME_LENGTH_MAX || !joined.chars().all(is_letter) {
+                let message = format!("a tool's name must be 1 to {NAME_LENGTH_MAX} of A-Za-z0-9_-, not `{joined}`");
+                return invalid(message);
+            }
+            // The same tool may come again: the later one is in force.
+            if let Some((other_namespace, other)) = known.insert(joined.clone(), (namespace, tool))
+                && (other_namespace, &other.kind, &other.name) != (namespace, &tool.kind, &tool.name)
+            {
+                return invalid(format!("the tool `{joined}` is offered twice"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Checks the tools in the items of the field `name`. What is wrong with the items themselves is found later.
+///
+/// # Errors
+/// As [`check`], for the first of the items that has such tools.
+pub(super) fn check_items(items: &Value, name: &str) -> Result<(), Invalid> {
+    for (at, item) in items.as_array().into_iter().flatten().enumerate() {
+        if matches!(item["type"].as_str(), Some("additional_tools" | "tool_search_output"))
+            && let Ok(tools) = Vec::<Tool>::deserialize(&item["tools"])
+        {
+            check(&tools, &format!("{name}[{at}].tools"))?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the arguments of the function that stands for a tool with free text.
@@ -295,26 +396,66 @@ pub(super) fn found(tools: &[Tool]) -> String {
     }
 }
 
-/// Returns tools with new ones, which take the places of those of the same name. Namespaces keep their other tools.
-pub(super) fn added(mut earlier: Vec<Tool>, new: &[Tool]) -> Vec<Tool> {
-    for later in new {
-        let same = earlier.iter_mut().find(|tool| (&tool.kind, &tool.name) == (&later.kind, &later.name));
-        match same {
-            Some(tool) => *tool = Tool { tools: added(std::mem::take(&mut tool.tools), &later.tools), ..later.clone() },
-            None => earlier.push(later.clone()),
+/// Returns tools with new ones. Each takes the place of an earlier one for which the model has the same name, whatever
+/// its type; namespaces keep their other tools. Of more than [`TOOLS_MAX`], those that came last are kept. Tools of
+/// other servers are left out.
+pub(super) fn added(earlier: &[Tool], new: &[Tool]) -> Vec<Tool> {
+    let all = || earlier.iter().chain(new);
+    let mut newest: HashMap<String, (usize, Member<'_>)> = HashMap::new();
+    for (at, member) in all().flat_map(Tool::members).enumerate() {
+        newest.insert(member.joined.clone(), (at, member));
+    }
+    if newest.len() > TOOLS_MAX {
+        let mut ages: Vec<usize> = newest.values().map(|(at, _)| *at).collect();
+        ages.sort_unstable();
+        let first = ages[ages.len() - TOOLS_MAX];
+        newest.retain(|_, (at, _)| *at >= first);
+    }
+    let namespaces: HashMap<&str, &Tool> =
+        all().filter(|tool| tool.kind == NAMESPACE).map(|tool| (tool.name.as_str(), tool)).collect();
+    let mut added: Vec<Tool> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    for Member { joined, namespace, .. } in all().flat_map(Tool::members) {
+        // A tool stands where its name came first, unless that was in another namespace.
+        let Entry::Occupied(entry) = newest.entry(joined) else { continue };
+        if entry.get().1.namespace != namespace {
+            continue;
+        }
+        let (_, member) = entry.remove();
+        match namespace.and_then(|name| Some((name, namespaces.get(name)?))) {
+            Some((name, holder)) => {
+                let place = *places.entry(name).or_insert_with(|| {
+                    added.push(Tool { tools: Vec::new(), ..(*holder).clone() });
+                    added.len() - 1
+                });
+                added[place].tools.push(member.tool.clone());
+            }
+            None => added.push(member.tool.clone()),
         }
     }
-    earlier
+    added
 }
 
 /// Returns tools in a short form, to be stored.
-pub(super) fn packed(tools: &[Tool]) -> Option<String> {
+///
+/// # Errors
+/// They are too large to be unpacked.
+pub(super) fn packed(tools: &[Tool]) -> Result<String, Invalid> {
+    let plain = json!(tools).to_string();
+    let bytes = plain.len() as u64;
+    if bytes > UNPACKED_BYTES_MAX {
+        let message = format!(
+            "the additional tools that are kept with it have {bytes} bytes; at most {UNPACKED_BYTES_MAX} are allowed"
+        );
+        return Err(Invalid::at("input", message));
+    }
     let mut packed = GzEncoder::new(Vec::new(), Compression::default());
-    packed.write_all(json!(tools).to_string().as_bytes()).ok()?;
-    Some(STANDARD_NO_PAD.encode(packed.finish().ok()?))
+    let written = packed.write_all(plain.as_bytes()).and_then(|()| packed.finish());
+    let written = written.map_err(|error| Invalid::at("input", format!("its tools cannot be kept: {error}")))?;
+    Ok(STANDARD_NO_PAD.encode(written))
 }
 
-/// Returns the tools of a short form.
+/// Returns the tools of a short form; `None` if it is none, or is too large.
 pub(super) fn unpacked(packed: &str) -> Option<Vec<Tool>> {
     let packed = STANDARD_NO_PAD.decode(packed).ok()?;
     serde_json::from_reader(GzDecoder::new(&packed[..]).take(UNPACKED_BYTES_MAX)).ok()
@@ -383,11 +524,94 @@ mod tests {
     fn later_tools_take_the_place_of_earlier_ones() {
         let earlier = vec![namespace("a", json!([function("b")])), namespace("c", json!([function("d")]))];
         let changed = json!({ "type": "function", "name": "b", "description": "Changed." });
-        let all = added(earlier, &[namespace("a", json!([function("e"), changed]))]);
+        let all = added(&earlier, &[namespace("a", json!([function("e"), changed]))]);
         let tools = Tools::of(&all, &[]);
         assert_eq!(tools.names.joined(), ["a__b", "a__e", "c__d"]);
         assert!(tools.offers[0].description.ends_with("Changed."));
         assert_eq!(unpacked(&packed(&all).unwrap()), Some(all));
         assert_eq!(unpacked("?"), None);
+    }
+
+    fn tools(list: Value) -> Vec<Tool> {
+        Vec::deserialize(list).unwrap()
+    }
+
+    /// Functions with numbers from `first` on.
+    fn numbered(first: usize, count: usize) -> Vec<Tool> {
+        tools((first..first + count).map(|at| function(&format!("t{at}"))).collect())
+    }
+
+    #[test]
+    fn a_later_tool_replaces_whatever_has_the_models_name_of_it() {
+        let custom = |name: &str| json!({ "type": "custom", "name": name });
+        let of_a = namespace("a", json!([function("c")]));
+        let earlier = tools(json!([function("run"), function("a__b"), of_a, function("a")]));
+        let table = [
+            (json!([custom("run")]), vec!["run", "a__b", "a__c", "a"], "run"),
+            (json!([namespace("functions", json!([custom("run")]))]), vec!["a__b", "a__c", "a", "run"], "run"),
+            (json!([namespace("a", json!([custom("b")]))]), vec!["run", "a__c", "a__b", "a"], "a__b"),
+            (json!([custom("a__c")]), vec!["run", "a__b", "a", "a__c"], "a__c"),
+        ];
+        for (new, expected, replaced) in table {
+            let all = added(&earlier, &tools(new));
+            let names = Tools::of(&all, &[]).names;
+            assert_eq!(names.joined(), expected);
+            assert_eq!(names.get(replaced).map(|named| named.kind), Some(Kind::Custom));
+            assert_eq!(added(&[], &all), all);
+        }
+    }
+
+    #[test]
+    fn of_too_many_tools_the_last_are_kept() {
+        let all = added(&numbered(0, 100), &[numbered(0, 1), numbered(100, 100)].concat());
+        let mut expected = [numbered(0, 1), numbered(73, 127)].concat();
+        assert_eq!(all, expected, "the first has come again");
+        expected.drain(..2);
+        let own = numbered(500, 2);
+        let names = Tools::of(&all, &own).names.joined();
+        let expected: Vec<String> = expected.into_iter().chain(own).map(|tool| tool.name).collect();
+        assert_eq!(names, expected, "those of the request are kept");
+    }
+
+    #[test]
+    fn tools_of_other_servers_neither_count_nor_stay() {
+        let others: Vec<Tool> = tools((0..60_000).map(|at| json!({ "type": "x", "name": at.to_string() })).collect());
+        assert_eq!(check(&others, "tools"), Ok(()));
+        assert!(added(&others, &others).is_empty());
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_offered_is_refused() {
+        let many = json!(numbered(0, 129));
+        let long = "x".repeat(513);
+        let table = [
+            (many.clone(), "tools"),
+            (json!([namespace("a", many)]), "tools"),
+            (json!([function("a"), function("d e")]), "tools[1].name"),
+            (json!([function("")]), "tools[0].name"),
+            (json!([function(&"x".repeat(65))]), "tools[0].name"),
+            (json!([namespace(&long, json!([function("a")]))]), "tools[0].tools[0].name"),
+            (json!([function("a"), { "type": "custom", "name": "a" }]), "tools[1].name"),
+            (json!([function("a__b"), namespace("a", json!([function("b")]))]), "tools[1].tools[0].name"),
+        ];
+        for (list, param) in table {
+            let invalid = check(&tools(list), "tools").unwrap_err();
+            assert_eq!(invalid.param, param, "{}", invalid.message);
+        }
+        let taken = json!([function("a"), function("a"), namespace("b", json!([function("c d"), { "type": "x" }]))]);
+        assert_eq!(check(&tools(taken), "tools"), Ok(()));
+    }
+
+    #[test]
+    fn no_more_is_packed_than_is_unpacked() {
+        let of_bytes = |bytes: usize| {
+            let tool = json!({ "type": "function", "name": "x", "description": "x".repeat(bytes) });
+            tools(json!([tool]))
+        };
+        let around = json!(of_bytes(0)).to_string().len();
+        let most = of_bytes(usize::try_from(UNPACKED_BYTES_MAX).unwrap() - around);
+        assert_eq!(unpacked(&packed(&most).unwrap()), Some(most));
+        let more = of_bytes(usize::try_from(UNPACKED_BYTES_MAX).unwrap() - around + 1);
+        assert_eq!(packed(&more).unwrap_err().param, "input");
     }
 }

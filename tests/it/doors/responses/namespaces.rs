@@ -335,3 +335,115 @@ async fn tools_that_cannot_be_taken_are_refused() {
     let refused = door.ask("POST", "/v1/responses", &json!({ "input": "x", "tools": twice })).await;
     assert_eq!((refused.status, &refused.json()["error"]["code"]), (400, &json!("invalid_tools")));
 }
+
+/// Functions with numbers from `first` on.
+fn numbered(first: usize, count: usize) -> Vec<Value> {
+    (first..first + count).map(|at| function(&format!("t{at}"))).collect()
+}
+
+fn bringing(tools: &[Value]) -> Value {
+    json!([{ "type": "additional_tools", "tools": tools }, { "role": "user", "content": "Go." }])
+}
+
+#[tokio::test]
+async fn a_long_list_of_tools_is_answered_at_once() {
+    let model = Scripted::answering(|_| Reply::text("ok"));
+    let server = Server::start(model.clone(), &[]).await;
+    let door = Door::of(&server);
+    // Tools of other servers are left out, wherever they are. They have 0.8 MiB.
+    let others: Vec<Value> = (0..30_000).map(|at| json!({ "type": "x", "name": at.to_string() })).collect();
+    let others = [&others[..], &[function("look")]].concat();
+    let made = door.create(json!({ "input": "Go.", "tools": others })).await;
+    assert_eq!(made["tools"].as_array().map(Vec::len), Some(1));
+    for input in [bringing(&others), bringing(&[namespace("functions", &others)])] {
+        door.create(json!({ "input": input })).await;
+        assert_eq!(offered(&last(&model)), ["look"]);
+    }
+
+    let many = numbered(0, 129);
+    let in_a_namespace = [function("look"), namespace("a", &many[..128])];
+    let output = json!([{ "type": "tool_search_output", "call_id": "c", "tools": many }]);
+    let table = [
+        ("responses", json!({ "input": "Go.", "tools": many }), "tools"),
+        ("responses", json!({ "input": "Go.", "tools": in_a_namespace }), "tools"),
+        ("responses", json!({ "input": bringing(&many) }), "input[0].tools"),
+        ("responses", json!({ "input": output }), "input[0].tools"),
+        ("responses/input_tokens", json!({ "input": "Go.", "tools": many }), "tools"),
+        ("conversations", json!({ "items": bringing(&many) }), "items[0].tools"),
+    ];
+    for (path, body, param) in table {
+        let refused = door.ask("POST", &format!("/v1/{path}"), &body).await;
+        let error = refused.json()["error"].clone();
+        let expected = (400, &json!("invalid_tools"), &json!(param));
+        assert_eq!((refused.status, &error["code"], &error["param"]), expected, "{refused:?}");
+    }
+    door.create(json!({ "input": "Go.", "tools": numbered(0, 128) })).await;
+    assert_eq!(offered(&last(&model)).len(), 128);
+}
+
+#[tokio::test]
+async fn a_later_tool_of_another_type_takes_the_place_of_an_earlier_one() {
+    let model = Scripted::answering(|_| Reply::text("ok"));
+    let server = Server::start(model.clone(), &[]).await;
+    let door = Door::of(&server);
+    let mut previous = Value::Null;
+    let tools = [
+        function("apply_patch"),
+        custom("apply_patch"),
+        namespace("functions", &[custom("apply_patch")]),
+        function("apply_patch"),
+    ];
+    for tool in tools {
+        let asked = json!({ "input": bringing(&[tool]), "previous_response_id": previous });
+        previous = door.create(asked).await["id"].clone();
+        assert_eq!(offered(&last(&model)), ["apply_patch"]);
+    }
+    model.push(calling(&[("apply_patch", CODE)]));
+    let own = json!({ "input": "On.", "previous_response_id": previous, "tools": [custom("apply_patch")] });
+    let response = door.create(own).await;
+    assert_eq!(calls(&response["output"]), [("custom_tool_call", None, "apply_patch")]);
+}
+
+#[tokio::test]
+async fn a_conversation_takes_only_tools_that_can_be_offered() {
+    let model = Scripted::answering(|_| Reply::text("ok"));
+    let server = Server::start(model.clone(), &[]).await;
+    let door = Door::of(&server);
+    let made = door.ask("POST", "/v1/conversations", &json!({})).await.json();
+    let path = format!("/v1/conversations/{}/items", made["id"].as_str().unwrap());
+    let no_schema = json!({ "type": "function", "name": "x", "parameters": { "type": "string" } });
+    let table = [
+        (vec![function("not a name")], "items[0].tools[0].name"),
+        (vec![function("a__b"), namespace("a", &[function("b")])], "items[0].tools[1].tools[0].name"),
+        (numbered(0, 129), "items[0].tools"),
+        (vec![no_schema], "items"),
+    ];
+    for (tools, param) in table {
+        let item = json!({ "type": "additional_tools", "tools": tools });
+        let refused = door.ask("POST", &path, &json!({ "items": [item] })).await;
+        let error = refused.json()["error"].clone();
+        let expected = (400, &json!("invalid_tools"), &json!(param));
+        assert_eq!((refused.status, &error["code"], &error["param"]), expected, "{refused:?}");
+    }
+    let items = json!({ "items": [{ "type": "additional_tools", "tools": [function("look")] }] });
+    assert_eq!(door.ask("POST", &path, &items).await.status, 200);
+    door.create(json!({ "conversation": made["id"], "input": "Go." })).await;
+    assert_eq!(offered(&last(&model)), ["look"]);
+}
+
+#[tokio::test]
+async fn a_chain_with_too_many_tools_drops_the_oldest() {
+    let model = Scripted::answering(|_| Reply::text("ok"));
+    let server = Server::start(model.clone(), &[]).await;
+    let door = Door::of(&server);
+    let named = |range: std::ops::Range<usize>| range.map(|at| format!("t{at}")).collect::<Vec<String>>();
+    let first = door.create(json!({ "input": bringing(&numbered(0, 100)) })).await;
+    let asked = json!({ "input": bringing(&numbered(100, 100)), "previous_response_id": first["id"] });
+    let second = door.create(asked).await;
+    assert_eq!(offered(&last(&model)), named(72..200));
+    let own = json!({ "input": "On.", "previous_response_id": second["id"], "tools": numbered(500, 8) });
+    door.create(own).await;
+    assert_eq!(offered(&last(&model)), [named(80..200), named(500..508)].concat());
+    door.create(json!({ "input": "On.", "previous_response_id": second["id"] })).await;
+    assert_eq!(offered(&last(&model)), named(72..200), "a request's own tools hold for it alone");
+}
