@@ -16,7 +16,10 @@ export interface Receipt {
   hooks?: Array<HookRun>;
   /** Names that a stored patch refers to but that are unavailable, such as a tool that was removed. */
   notes?: Array<string>;
-  /** The parts that the model server refuses, by name. They were left out of this request or written differently. */
+  /**
+   * The parts that the model server refuses or that its API does not have, by name. They were left out of this
+   * request or written differently.
+   */
   adapted?: Array<string>;
   /** Fingerprints of what was sent. After a restart, the next request is compared with them. */
   sent?: Array<SentPart>;
