@@ -2,6 +2,7 @@
 //! has ended. Then they begin its successor, or join the results that the client must give first.
 
 use super::{ids::ResponseId, input::Input, references::Found, request::Create, running::Running};
+use reseed_protocol::Part;
 use serde_json::{Value, json};
 
 /// Words of one socket that wait.
@@ -135,7 +136,11 @@ fn items_of(input: &Value) -> Vec<Value> {
     }
 }
 
+/// Returns true for words of the user that a model would take.
 fn is_said_by_user(input: &Value) -> bool {
     let is_users = items_of(input).iter().all(|item| item["role"] == "user");
-    is_users && Input::read(input, &Found::new()).is_ok_and(|said| said.history.is_empty() && !said.parts.is_empty())
+    let says = |part: &Part| !matches!(part, Part::Text { text } if text.trim().is_empty());
+    is_users
+        && Input::read(input, &Found::new())
+            .is_ok_and(|said| said.history.is_empty() && !said.parts.is_empty() && said.parts.iter().all(says))
 }

@@ -348,7 +348,7 @@ fn bringing(tools: &[Value]) -> Value {
 #[tokio::test]
 async fn a_long_list_of_tools_is_answered_at_once() {
     let model = Scripted::answering(|_| Reply::text("ok"));
-    let server = Server::start(model.clone(), &[]).await;
+    let server = Server::start(model.clone(), &[("CONTEXT_WINDOW", "100000")]).await;
     let door = Door::of(&server);
     // Tools of other servers are left out, wherever they are. They have 0.8 MiB.
     let others: Vec<Value> = (0..30_000).map(|at| json!({ "type": "x", "name": at.to_string() })).collect();
@@ -434,7 +434,7 @@ async fn a_conversation_takes_only_tools_that_can_be_offered() {
 #[tokio::test]
 async fn a_chain_with_too_many_tools_drops_the_oldest() {
     let model = Scripted::answering(|_| Reply::text("ok"));
-    let server = Server::start(model.clone(), &[]).await;
+    let server = Server::start(model.clone(), &[("CONTEXT_WINDOW", "100000")]).await;
     let door = Door::of(&server);
     let named = |range: std::ops::Range<usize>| range.map(|at| format!("t{at}")).collect::<Vec<String>>();
     let first = door.create(json!({ "input": bringing(&numbered(0, 100)) })).await;

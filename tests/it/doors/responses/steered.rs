@@ -41,7 +41,7 @@ async fn begun(lane: &mut Lane, request: &Value) -> Value {
 /// Returns the next response as it is at its end.
 async fn ended(lane: &mut Lane) -> Value {
     let end = lane.rest().await.pop().unwrap();
-    assert_ne!(end["type"], "error", "{end}");
+    assert!(end["response"].is_object(), "{end}");
     end["response"].clone()
 }
 
@@ -106,7 +106,7 @@ async fn words_for_the_last_answer_are_answered_by_a_response_of_their_own() {
             assert_eq!((&first["id"], text_in(&first)), (&id, "The sea is blue.".to_owned()));
             let second = ended(&mut lane).await;
             assert_eq!((&second["previous_response_id"], text_in(&second)), (&id, "So is the sky.".to_owned()));
-            assert_eq!(second["tools"].as_array().map(Vec::len), functions.as_array().map(Vec::len));
+            assert_eq!(second["tools"].as_array().unwrap().len(), functions.as_array().unwrap().len());
             assert_eq!(model.requests().len(), 2, "both are answered together");
             assert_eq!(text_of(&last(&model)), "Look.\nThe sea is blue.\nAnd the sky?\nAnd be brief.");
             if store {
