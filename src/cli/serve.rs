@@ -76,7 +76,8 @@ fn start_line(settings: &Settings, service: &Service) -> String {
     let window = deployment.windows.tokens(&deployment.model);
     let model = match settings.model.provider() {
         ProviderKind::Offline => {
-            "the built-in offline model (set OPENAI_API_KEY or OPENAI_BASE_URL for a real one)".to_owned()
+            "the built-in offline model (set OPENAI_API_KEY, OPENAI_BASE_URL or ANTHROPIC_API_KEY for a real one)"
+                .to_owned()
         }
         kind => format!("`{}` at {}", deployment.model, settings.model.address_of(kind)),
     };

@@ -52,7 +52,8 @@ settings! {
         anthropic_cache_ttl: CacheTtl = "5m", rules::choice();
         /// The provider of MODEL: `auto` is `openai` if OPENAI_API_KEY or OPENAI_BASE_URL is set, and otherwise
         /// `anthropic` if ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL is set. If both are, models of the other one can be
-        /// chosen by its name and their own: `anthropic/claude-sonnet-5-5`, or `openai/gpt-4.1-mini`.
+        /// chosen by its name and their own: `anthropic/claude-sonnet-5-5`, or `openai/gpt-4.1-mini`. Such a name stays
+        /// with the provider of MODEL if its own list has it.
         model_provider: ProviderChoice = "auto", rules::choice();
         /// The model's name; unset for `gpt-4.1-mini`, or `claude-sonnet-5-5` with Anthropic. With OPENAI_BASE_URL,
         /// unset means the only model that the server lists. The server does not start with a name that is not listed,

@@ -82,7 +82,8 @@ needs! {
 }
 
 impl Need {
-    /// Returns true if the request becomes smaller than it was counted.
+    /// Returns true if the request becomes smaller than it was counted. `Foreign` does so only until the model has
+    /// reported a request.
     #[must_use]
     pub fn shrinks(self) -> bool {
         matches!(self, Self::NoImages | Self::NoTools | Self::NoOwnFields | Self::NoSealed | Self::Foreign)

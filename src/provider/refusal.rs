@@ -16,8 +16,8 @@ mod words;
 use super::said::{Said, joined};
 use crate::core::need::{
     Need::{
-        self, NewLimit, NoImages, NoLimit, NoOwnFields, NoSealed, NoStreamOptions, NoTools, OldLimit, ReasoningBack,
-        ShortIds,
+        self, NewLimit, NoFormat, NoImages, NoLimit, NoOwnFields, NoSealed, NoStreamOptions, NoTools, OldLimit,
+        ReasoningBack, ShortIds,
     },
     Needs, Refusal,
 };
@@ -133,6 +133,8 @@ fn is_of_request(need: Need, said: &Said, names_type: bool) -> bool {
         NoSealed => {
             said.names(&["invalidencryptedcontent", "invalidsignature", "redactedthinking", "verif", "decrypt"])
         }
+        // Another schema may be accepted.
+        NoFormat => said.names(&["schema"]),
         _ => false,
     }
 }

@@ -264,8 +264,8 @@ async fn seal_keys(secret: Option<&SecretString>, store: &dyn SessionStore) -> a
 /// Returns a notice about the model for users of the page.
 fn notice(settings: &Settings) -> Option<String> {
     (settings.model.provider() == ProviderKind::Offline).then(|| {
-        "The built-in offline model is answering, for trying things out. Set OPENAI_API_KEY or OPENAI_BASE_URL to use \
-         a real one."
+        "The built-in offline model is answering, for trying things out. Set OPENAI_API_KEY, OPENAI_BASE_URL or \
+         ANTHROPIC_API_KEY to use a real one."
             .to_owned()
     })
 }

@@ -167,7 +167,9 @@ async fn thinking(setup: Setup) -> Upstream {
         let reply = match asked {
             asked if is_summary(asked) || rides(asked) => reply_to(asked, number, 30),
             asked if asked.last_user_text().contains("look") && !asked.ends_with_result() && asked.offers_tools() => {
-                Reply::text("I look.").and_call("look", r#"{"at": 1.50}"#).and_call("look", "{}")
+                // Anthropic does not accept such an id of another server.
+                let id = (asked.api != Api::Messages).then_some("functions.look:0");
+                Reply::text("I look.").and_call_as(id, "look", r#"{"at": 1.50}"#).and_call("look", "{}")
             }
             asked => reply_to(asked, number, 30),
         };

@@ -184,6 +184,7 @@ fn message() -> impl Strategy<Value = Message> {
                 cached_tokens: 2,
                 cache_write_tokens: None,
                 cache_write_hour_tokens: None,
+                further: None,
                 output_tokens: 3,
                 reasoning_tokens: Some(1),
                 prefix_tokens: odd.then_some(4),

@@ -1,9 +1,9 @@
 //! The ids of tool calls as they are sent to a server.
 //!
 //! A server gets its own ids back unchanged. A call gets our id if another server made it, or if its id was missing or
-//! used twice. Every server accepts our ids, except those that require nine letters and digits. For these, an id is
-//! derived from ours. So ids are mapped one to one, and a call has the same id in each request of a session. An answer
-//! does not keep an id that was already in its request ([`forget_known`]).
+//! used twice. Every server accepts our ids, except those that require nine letters and digits, and Anthropic, which
+//! takes no `.` and `:`. For these, an id is derived from ours. So ids are mapped one to one, and a call has the same
+//! id in each request of a session. An answer does not keep an id that was already in its request ([`forget_known`]).
 
 use crate::core::fingerprint::fingerprint;
 use reseed_protocol::{CallId, Message, Payload};
@@ -52,6 +52,18 @@ impl Ids {
         Self(ids)
     }
 
+    /// Replaces our ids that have other characters than letters, digits, `_` and `-`. A client may bring along calls
+    /// with such ids.
+    pub(crate) fn make_plain(&mut self) {
+        let mut taken: BTreeSet<String> = self.0.values().cloned().collect();
+        for (call, id) in &mut self.0 {
+            if call.as_str() == id.as_str() && !is_plain(id) {
+                let mut ids = (0_u64..).map(|salt| shortened(call, salt));
+                *id = ids.find(|id| taken.insert(id.clone())).expect("the numbers do not end");
+            }
+        }
+    }
+
     /// Returns the id of a call, or our own id if the request does not contain the call.
     pub(crate) fn of_call<'i>(&'i self, call: &'i CallId) -> &'i str {
         self.0.get(call).map_or(call.as_str(), String::as_str)
@@ -71,6 +83,10 @@ pub(crate) fn forget_known<'m>(answer: &mut Payload, messages: impl Iterator<Ite
             call.id.clear();
         }
     }
+}
+
+fn is_plain(id: &str) -> bool {
+    id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 
 fn is_short(id: &str) -> bool {
@@ -132,6 +148,18 @@ mod tests {
         // Earlier messages do not change them.
         let later = Ids::of(&messages[1..], ("here", "m"), true);
         assert_eq!(later.of_call(&"b1".parse().unwrap()), short[4]);
+    }
+
+    #[test]
+    fn only_ids_with_other_characters_are_made_plain() {
+        let messages =
+            [answer("here", &[("a1", "call:1")]), answer("there", &[("functions.look:0", "x"), ("b-2_", "y")])];
+        let mut ids = Ids::of(&messages, ("here", "m"), false);
+        ids.make_plain();
+        let [own, odd, plain] =
+            ["a1", "functions.look:0", "b-2_"].map(|call| ids.of_call(&call.parse().unwrap()).to_owned());
+        assert_eq!((own.as_str(), plain.as_str()), ("call:1", "b-2_"));
+        assert!(is_short(&odd), "{odd}");
     }
 
     #[test]

@@ -163,6 +163,14 @@ const ROWS: &[Row] = &[
         Some((Need::NoImages, true)),
         NONE,
     ),
+    (
+        400,
+        INVALID,
+        "output_config.format.schema: For 'object' type, 'additionalProperties' must be explicitly set to false",
+        UpstreamRejected,
+        Some((Need::NoFormat, true)),
+        NONE,
+    ),
     (400, INVALID, "Could not process image", UpstreamRejected, Some((Need::NoImages, true)), NONE),
     (
         400,

@@ -20,7 +20,7 @@ use super::{
     AnswerFuture, DeltaSink, ListedModel, ModelsFuture, Provider, Slots,
     adapt::{Attempt, Form, Plan, ResultImages, Server},
     fault::fault,
-    retry::Failed,
+    retry::{Failed, is_transient},
     upstream::{Address, Events, InvalidOptions, Reading, Timeouts, Transport, key_header, lost},
 };
 use crate::{
@@ -37,11 +37,17 @@ use request::MessagesRequest;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reseed_protocol::ErrorCode;
 use serde_json::Value;
-use std::sync::{Mutex, PoisonError};
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 use stream::MessagesStream;
+use tokio::time::Instant;
 
 /// The version of the API.
 const VERSION: &str = "2023-06-01";
+/// The time after which the models are listed again, if a fault may be over.
+const LIST_AGAIN: Duration = Duration::from_secs(60);
 
 /// A provider for one server.
 #[derive(Debug)]
@@ -51,8 +57,16 @@ pub struct Anthropic {
     headers: HeaderMap,
     cache_ttl: CacheTtl,
     server: Server,
-    /// The listed models' limits, by name; `None` until the list was asked for.
-    limits: Mutex<Option<Vec<(String, Limits)>>>,
+    listed: Mutex<Listed>,
+}
+
+/// What is known from the list of models.
+#[derive(Debug, Default)]
+struct Listed {
+    /// The models' limits, by name; `None` until the list was read, or the server has none.
+    limits: Option<Vec<(String, Limits)>>,
+    /// The time of the next try after a fault.
+    again_at: Option<Instant>,
 }
 
 impl Anthropic {
@@ -71,11 +85,17 @@ impl Anthropic {
         let version = (HeaderName::from_static("anthropic-version"), HeaderValue::from_static(VERSION));
         let headers = HeaderMap::from_iter(key.into_iter().chain([version]));
         let server = Server::new(&address, retry, prefix);
-        Ok(Self { transport, address, headers, cache_ttl, server, limits: Mutex::default() })
+        Ok(Self { transport, address, headers, cache_ttl, server, listed: Mutex::default() })
     }
 
     fn plan<'a>(&'a self, request: &'a ModelRequest, form: &Form) -> Plan<'a> {
-        self.server.plan(request, form, ResultImages::Inside)
+        let mut plan = self.server.plan(request, form, ResultImages::Inside);
+        plan.ids.make_plain();
+        plan
+    }
+
+    fn listed(&self) -> MutexGuard<'_, Listed> {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lists the models, and remembers their limits.
@@ -87,24 +107,33 @@ impl Anthropic {
         });
         let (models, limits): (Vec<ListedModel>, Vec<Limits>) = listed.iter().flatten().cloned().unzip();
         let named: Vec<_> = models.iter().map(|model| model.id.clone()).zip(limits).collect();
-        let mut known = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.is_none() || listed.is_ok() {
-            *known = Some(named);
+        let mut known = self.listed();
+        match &listed {
+            Err(fault) if is_transient(fault.code) || fault.code == ErrorCode::UpstreamTimeout => {
+                known.again_at = Some(Instant::now() + LIST_AGAIN);
+            }
+            Err(_) if known.limits.is_some() => {}
+            _ => known.limits = Some(named),
         }
         listed.map(|_| models)
     }
 
-    /// Asks for the list if nobody has done so. A server without one costs this once.
+    /// Asks for the list if nobody has done so. A server without one costs this once, and one with a passing fault once
+    /// a minute.
     async fn learn_limits(&self) {
-        let is_known = self.limits.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-        if !is_known && let Err(fault) = self.list().await {
+        let is_due = {
+            let known = self.listed();
+            known.limits.is_none() && known.again_at.is_none_or(|at| at <= Instant::now())
+        };
+        if is_due && let Err(fault) = self.list().await {
             tracing::info!("the limits of models are unknown: {}", fault.message);
         }
     }
 
     /// Returns what is known about a model's limits.
     fn limits(&self, model: &str) -> Limits {
-        let limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.listed();
+        let limits = &known.limits;
         limits
             .iter()
             .flatten()

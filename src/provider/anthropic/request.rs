@@ -162,13 +162,13 @@ struct OutputConfig<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     effort: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    format: Option<Format<'a>>,
+    format: Option<Format>,
 }
 
 #[derive(Debug, Serialize)]
-struct Format<'a> {
+struct Format {
     r#type: &'static str,
-    schema: &'a Value,
+    schema: Value,
 }
 
 impl OutputConfig<'_> {
@@ -241,7 +241,13 @@ fn text_block(text: &str) -> Block<'_> {
 fn image_block(url: &str) -> Block<'_> {
     let inline = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
     let source = match inline {
-        Some((media_type, data)) => Source::Base64 { media_type, data },
+        Some((media_type, data)) => {
+            let media_type = match media_type.split_once(';').map_or(media_type, |(name, _)| name) {
+                "image/jpg" => "image/jpeg",
+                media_type => media_type,
+            };
+            Source::Base64 { media_type, data }
+        }
         None => Source::Url { url },
     };
     ours(OurBlock::Image { source })
@@ -253,14 +259,20 @@ struct Written<'a> {
     blocks: Vec<(&'static str, Block<'a>)>,
     /// The number of blocks after each part, to find the block with which a part ends.
     after: Vec<usize>,
+    /// The images that follow the results of calls.
+    images: Vec<Block<'a>>,
 }
 
 impl<'a> Written<'a> {
     fn of(plan: &'a Plan<'a>) -> Self {
         let mut written = Self::default();
         for message in &plan.messages {
+            if message.role != Role::Tool {
+                written.end_results();
+            }
             written.message(message, plan);
         }
+        written.end_results();
         written
     }
 
@@ -271,7 +283,10 @@ impl<'a> Written<'a> {
         for part in &message.content {
             let block = match part {
                 Part::Text { text } => Some(text_block(text)),
-                Part::Image { url, .. } if message.role == Role::Tool => self.image_of_result(url),
+                Part::Image { url, .. } if message.role == Role::Tool => {
+                    self.image_of_result(url);
+                    None
+                }
                 Part::Image { url, .. } => Some(image_block(url)),
                 Part::Reasoning { payload: Some(payload), .. } if readable => {
                     Some(Block { content: Content::Theirs(payload), cache_control: None })
@@ -295,15 +310,20 @@ impl<'a> Written<'a> {
         }
     }
 
-    /// Puts an image into the result that it belongs to. Returns its block if there is none.
-    fn image_of_result(&mut self, url: &'a str) -> Option<Block<'a>> {
+    /// Puts an image into the result that it belongs to. The result of a failed call takes none, so its images follow
+    /// the results.
+    fn image_of_result(&mut self, url: &'a str) {
         match self.blocks.last_mut() {
-            Some((_, Block { content: Content::Ours(OurBlock::ToolResult { content, .. }), .. })) => {
+            Some((_, Block { content: Content::Ours(OurBlock::ToolResult { content, is_error: false, .. }), .. })) => {
                 content.push(image_block(url));
-                None
             }
-            _ => Some(image_block(url)),
+            _ => self.images.push(image_block(url)),
         }
+    }
+
+    /// Writes the images that follow the results.
+    fn end_results(&mut self) {
+        self.blocks.extend(self.images.drain(..).map(|image| ("user", image)));
     }
 
     /// Returns the messages, with at most this many marks: at the end of what later requests repeat, at the end of the
@@ -341,16 +361,18 @@ impl<'a> Written<'a> {
     }
 }
 
-/// Returns true unless the results of calls come last, and the answer with the calls does not begin with thinking. A
-/// model that thinks within a budget must have thought before the calls, which is not so if another model made them.
+/// Returns true unless the results of calls come last, and the first answer since the user's input does not begin with
+/// thinking. A model that thinks within a budget must have thought before the calls, which is not so if another model
+/// made them.
 fn began_with_thinking(turns: &[Turn<'_>]) -> bool {
     let is_result = |block: &Block<'_>| matches!(block.content, Content::Ours(OurBlock::ToolResult { .. }));
-    match turns {
-        [.., answer, last] if last.content.iter().any(is_result) => {
-            answer.content.first().is_some_and(Block::is_theirs)
-        }
-        _ => true,
+    let (mut rest, mut first) = (turns, None);
+    while let [before @ .., answer, results] = rest
+        && results.content.iter().any(is_result)
+    {
+        (rest, first) = (before, Some(answer));
     }
+    first.is_none_or(|answer| answer.content.first().is_some_and(Block::is_theirs))
 }
 
 fn input(arguments: &str) -> Input<'_> {
@@ -416,7 +438,8 @@ fn output_limit(plan: &Plan<'_>, limits: Limits) -> u64 {
 fn thinking<'a>(plan: &Plan<'a>, limits: Limits, max_tokens: u64) -> (Option<Thinking>, Option<&'a str>) {
     let Some(effort) = plan.effort() else { return (None, None) };
     let enabled = |tokens: u64| {
-        let budget_tokens = tokens.min(max_tokens.saturating_sub(1));
+        // The other half is for the text.
+        let budget_tokens = tokens.min(max_tokens / 2);
         (budget_tokens >= BUDGET_TOKENS_MIN).then_some(Thinking::Enabled { budget_tokens })
     };
     if let Ok(tokens) = effort.parse() {
@@ -439,12 +462,36 @@ fn thinking<'a>(plan: &Plan<'a>, limits: Limits, max_tokens: u64) -> (Option<Thi
     (thinking, Some(effort).filter(|_| !limits.lacks_effort))
 }
 
-fn format<'a>(plan: &Plan<'a>) -> Option<Format<'a>> {
+fn format(plan: &Plan<'_>) -> Option<Format> {
     match plan.format()? {
-        AnswerFormat::JsonSchema { schema, .. } => Some(Format { r#type: "json_schema", schema }),
+        AnswerFormat::JsonSchema { schema, .. } => {
+            let mut schema = schema.clone();
+            close(&mut schema);
+            Some(Format { r#type: "json_schema", schema })
+        }
         AnswerFormat::JsonObject => {
             plan.leaves_out(Need::NoFormat);
             None
+        }
+    }
+}
+
+/// Closes the objects of a schema that does not say whether they may have further properties. The API accepts no
+/// others.
+fn close(schema: &mut Value) {
+    let Some(fields) = schema.as_object_mut() else { return };
+    let is_object = |kind: &Value| {
+        kind == "object" || kind.as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "object"))
+    };
+    if fields.contains_key("properties") || fields.get("type").is_some_and(is_object) {
+        fields.entry("additionalProperties").or_insert(Value::Bool(false));
+    }
+    for (name, field) in fields {
+        match (name.as_str(), field) {
+            ("properties" | "$defs" | "definitions", Value::Object(named)) => named.values_mut().for_each(close),
+            ("items" | "anyOf" | "allOf", Value::Array(several)) => several.iter_mut().for_each(close),
+            ("items", one) => close(one),
+            _ => {}
         }
     }
 }

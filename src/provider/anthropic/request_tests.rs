@@ -162,6 +162,83 @@ fn what_a_model_sealed_goes_back_to_it_alone() {
 }
 
 #[test]
+fn a_model_with_a_budget_thinks_if_the_first_answer_of_the_loop_began_with_thinking() {
+    let budget = Limits { needs_budget: true, ..Limits::default() };
+    let thinks = |first: Vec<Part>, rest: Vec<Part>| {
+        let mut messages = vec![Message::user("x"), answer(first, "here")];
+        for (id, next) in [("a", Some(rest)), ("b", Some(vec![call("c")])), ("c", None)] {
+            messages.push(Message::new(Role::Tool, vec![result(id, false)]));
+            messages.extend(next.map(|content| answer(content, "here")));
+        }
+        let mut request = request(messages);
+        request.envelope.options.reasoning_effort = Some("low".into());
+        written(&request, &[], budget, CacheTtl::Minutes, &[]).0["thinking"].is_object()
+    };
+    assert!(thinks(vec![thought(thinking()), call("a")], vec![call("b")]));
+    assert!(!thinks(vec![call("a")], vec![thought(thinking()), call("b")]));
+}
+
+#[test]
+fn images_of_failed_calls_follow_the_results_and_types_are_normalised() {
+    let image = |url: &str| Part::Image { url: url.into(), detail: None };
+    let request = request(vec![
+        Message::user("x"),
+        answer(vec![call("a"), call("b")], "here"),
+        Message::new(Role::Tool, vec![result("a", true), image("data:image/jpg;charset=utf-8;base64,AA==")]),
+        Message::new(Role::Tool, vec![result("b", false), picture()]),
+        Message::user("and?"),
+    ]);
+    let inline =
+        |kind: &str| json!({ "type": "image", "source": { "type": "base64", "media_type": kind, "data": "AA==" } });
+    let seen = json!({ "type": "text", "text": "seen" });
+    assert_eq!(
+        unmarked(&body(&request)).0[2]["content"],
+        json!([
+            { "type": "tool_result", "tool_use_id": "a", "content": [seen], "is_error": true },
+            { "type": "tool_result", "tool_use_id": "b", "content": [seen, inline("image/png")] },
+            inline("image/jpeg"),
+            { "type": "text", "text": "and?" },
+        ])
+    );
+}
+
+#[test]
+fn the_objects_of_a_schema_are_closed_unless_it_says_otherwise() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "type": { "type": "string" },
+            "several": { "type": "array", "items": { "properties": { "a": {} } } },
+            "either": { "anyOf": [{ "type": ["object", "null"] }, { "$ref": "#/$defs/open" }] },
+        },
+        "$defs": { "open": { "type": "object", "additionalProperties": true } },
+    });
+    let mut request = request(vec![Message::user("x")]);
+    let format = AnswerFormat::JsonSchema { name: "form".into(), description: None, schema, strict: None };
+    request.envelope.options.answer =
+        Some(AnswerOptions { tool_choice: None, parallel_tool_calls: None, format: Some(format), top_logprobs: None });
+    assert_eq!(
+        body(&request)["output_config"]["format"]["schema"],
+        json!({
+            "type": "object",
+            "properties": {
+                "type": { "type": "string" },
+                "several": {
+                    "type": "array",
+                    "items": { "properties": { "a": {} }, "additionalProperties": false },
+                },
+                "either": { "anyOf": [
+                    { "type": ["object", "null"], "additionalProperties": false },
+                    { "$ref": "#/$defs/open" },
+                ] },
+            },
+            "$defs": { "open": { "type": "object", "additionalProperties": true } },
+            "additionalProperties": false,
+        })
+    );
+}
+
+#[test]
 fn a_user_comes_first_and_last_except_where_an_answer_goes_on() {
     let request = request(vec![answer(vec![text("hello")], "here")]);
     let roles = |body: &Value| -> Vec<String> {
@@ -216,7 +293,8 @@ fn options_are_written_as_the_model_takes_them() {
         ("none", newer, None, json!({ "type": "disabled" }), Value::Null),
         ("4000", newer, None, enabled(4_000), Value::Null),
         ("medium", budget, None, enabled(8_192), Value::Null),
-        ("max", budget, Some(4_000), enabled(3_999), Value::Null),
+        ("max", budget, Some(4_000), enabled(2_000), Value::Null),
+        ("max", budget, Some(2_047), Value::Null, Value::Null),
         ("max", budget, Some(500), Value::Null, Value::Null),
     ] {
         let mut request = request(vec![Message::user("x")]);

@@ -8,7 +8,7 @@ use crate::{
     core::model::{ModelFault, ReportedUsage},
     provider::{
         fault::{classify, fault},
-        upstream::{Assembly, Decoder, Ending, Finish, Object, Piece, Progress, as_further, finish, merged, usage},
+        upstream::{Assembly, Decoder, Ending, Finish, Object, Piece, Progress, Reports, as_further, finish},
     },
 };
 use jiff::Timestamp;
@@ -20,6 +20,8 @@ use serde_json::{Map, Value, value::RawValue};
 const PAUSES_MAX: u32 = 16;
 /// The most blocks that can be unfinished. Models work on one.
 const OPEN_MAX: usize = 64;
+/// The most blocks of an answer.
+const BLOCKS_MAX: usize = 1_024;
 
 #[derive(Debug, Default)]
 pub(super) struct MessagesStream {
@@ -27,6 +29,8 @@ pub(super) struct MessagesStream {
     /// The finished blocks as the server wants them back, if it pauses.
     blocks: Vec<Value>,
     finish: Option<Finish>,
+    reports: Reports,
+    /// The usage by these reports.
     usage: Option<ReportedUsage>,
     /// The usage of the streams before this one.
     before: Option<ReportedUsage>,
@@ -72,7 +76,7 @@ impl Decoder for MessagesStream {
             "content_block_stop" => {
                 if let Some(at) = self.open.iter().rposition(|block| block.index == index) {
                     let block = self.open.remove(at);
-                    self.blocks.push(block.end(assembly)?);
+                    self.keep(block.end(assembly)?)?;
                 }
             }
             "message_delta" => {
@@ -87,7 +91,7 @@ impl Decoder for MessagesStream {
             "message" => {
                 for raw in event.values("content") {
                     let block = OpenBlock::begin(None, raw, assembly)?;
-                    self.blocks.push(block.end(assembly)?);
+                    self.keep(block.end(assembly)?)?;
                 }
                 self.count(Some(&event));
                 self.stop(Some(&event))?;
@@ -128,7 +132,7 @@ impl MessagesStream {
             return false;
         }
         self.before = self.ending().and_then(|ending| ending.usage);
-        (self.usage, self.finish) = (None, None);
+        (self.reports, self.usage, self.finish) = (Reports::default(), None, None);
         self.open.clear();
         self.pauses += 1;
         true
@@ -138,9 +142,19 @@ impl MessagesStream {
         self.open.iter_mut().rev().find(|block| block.index == index)
     }
 
+    /// Keeps a finished block.
+    fn keep(&mut self, block: Value) -> Result<(), ModelFault> {
+        if self.blocks.len() == BLOCKS_MAX {
+            return Err(malformed("too many blocks"));
+        }
+        self.blocks.push(block);
+        Ok(())
+    }
+
     fn count(&mut self, report: Option<&Object<'_>>) {
-        let reported = report.and_then(|report| report.object("usage")).and_then(|reported| usage(&reported));
-        self.usage = merged(self.usage, reported);
+        if let Some(reported) = report.and_then(|report| report.object("usage")) {
+            self.usage = self.reports.add(&reported);
+        }
     }
 
     fn stop(&mut self, delta: Option<&Object<'_>>) -> Result<(), ModelFault> {
@@ -160,6 +174,7 @@ impl OpenBlock {
     /// Begins a block. A call gets its part of the answer now, because its name is known and its arguments may be
     /// empty.
     fn begin(index: Option<u64>, raw: &RawValue, assembly: &mut Assembly<'_>) -> Result<Self, ModelFault> {
+        assembly.count(raw.get().len())?;
         let block: Map<String, Value> =
             serde_json::from_str(raw.get()).map_err(|_| malformed("a block is not a JSON object"))?;
         let of = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -191,14 +206,19 @@ impl OpenBlock {
                 self.show(&text("thinking"), thought, assembly)
             }
             Some("signature_delta") => {
-                self.block.insert("signature".to_owned(), Value::String(text("signature").into_owned()));
+                let signature = text("signature");
+                assembly.count(signature.len())?;
+                self.block.insert("signature".to_owned(), Value::String(signature.into_owned()));
                 Ok(())
             }
             Some("input_json_delta") => {
                 let piece = text("partial_json");
                 self.input.push_str(&piece);
-                // The calls of server tools are not ours.
-                self.part.map_or(Ok(()), |part| assembly.extend(part, &piece))
+                match self.part {
+                    Some(part) => assembly.extend(part, &piece),
+                    // The calls of server tools are not ours.
+                    None => assembly.count(piece.len()),
+                }
             }
             _ => Ok(()),
         }

@@ -9,7 +9,7 @@ use crate::{
         upstream::{Assembly, Decoder},
     },
 };
-use reseed_protocol::{FurtherUsage, Part, StopReason};
+use reseed_protocol::{ErrorCode, FurtherUsage, Part, StopReason};
 use serde_json::json;
 
 const START: &str = r#"{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","content":[],"usage":{"input_tokens":5,"cache_read_input_tokens":3,"cache_creation_input_tokens":2,"cache_creation":{"ephemeral_5m_input_tokens":0,"ephemeral_1h_input_tokens":2},"output_tokens":1}}}"#;
@@ -47,6 +47,12 @@ struct Ignored;
 
 impl DeltaSink for Ignored {
     fn delta(&mut self, _: Delta<'_>) {}
+}
+
+fn fault_in(events: &[String]) -> Option<ErrorCode> {
+    let mut sink = Ignored;
+    let (mut assembly, mut stream) = (Assembly::new(&mut sink), MessagesStream::default());
+    events.iter().find_map(|event| stream.event(event, &mut assembly).err()).map(|fault| fault.code)
 }
 
 fn read(events: &[String], stream: &mut MessagesStream, assembly: &mut Assembly<'_>) {
@@ -198,4 +204,41 @@ fn a_paused_answer_goes_on_and_what_is_read_again_is_billed() {
     });
     assert_eq!(pauses.take_while(|goes_on| *goes_on).count(), 16);
     assert_eq!(stream.ending().unwrap().stop_reason, StopReason::Length);
+}
+
+#[test]
+fn an_answer_without_end_is_a_fault_whatever_it_consists_of() {
+    let long = "x".repeat(1024 * 1024);
+    let block = |kind: &str| begin(0, &format!(r#"{{"type":"{kind}","data":"{long}"}}"#));
+    let piece = |kind: &str, name: &str| delta(0, &format!(r#"{{"type":"{kind}","{name}":"{long}"}}"#));
+    let search = begin(0, r#"{"type":"server_tool_use","id":"s","name":"web_search","input":{}}"#);
+    for (first, again) in [
+        (String::new(), vec![block("redacted_thinking"), end(0)]),
+        (String::new(), vec![block("web_search_tool_result"), end(0)]),
+        (begin(0, r#"{"type":"thinking","thinking":""}"#), vec![piece("signature_delta", "signature")]),
+        (search, vec![piece("input_json_delta", "partial_json")]),
+    ] {
+        let begun = [START.to_owned(), first].into_iter().filter(|event| !event.is_empty());
+        let events: Vec<String> = begun.chain(again.iter().cycle().take(again.len() * 8).cloned()).collect();
+        assert_eq!(fault_in(&events), Some(ErrorCode::UpstreamMalformed), "{}", &again[0][..80]);
+    }
+    let many = (0..1_025).flat_map(|_| [begin(0, r#"{"type":"a_new_block"}"#), end(0)]).collect::<Vec<_>>();
+    assert_eq!((fault_in(&many[..2_048]), fault_in(&many)), (None, Some(ErrorCode::UpstreamMalformed)));
+}
+
+#[test]
+fn a_later_report_without_the_counts_of_the_cache_keeps_them() {
+    for (last, input_tokens, output_tokens) in [
+        (r#"{"input_tokens":5,"output_tokens":9}"#, 10, 9),
+        (r#"{"input_tokens":7,"output_tokens":9,"cache_read_input_tokens":null}"#, 12, 9),
+        (r#"{"input_tokens":0,"output_tokens":0,"cache_read_input_tokens":0}"#, 10, 1),
+        (r#"{"input_tokens":6,"output_tokens":9,"cache_read_input_tokens":1}"#, 9, 9),
+    ] {
+        let last = format!(r#"{{"type":"message_delta","delta":{{"stop_reason":"end_turn"}},"usage":{last}}}"#);
+        let mut sink = Ignored;
+        let (mut assembly, mut stream) = (Assembly::new(&mut sink), MessagesStream::default());
+        read(&[START.to_owned(), last], &mut stream, &mut assembly);
+        let usage = stream.ending().and_then(|ending| ending.usage).unwrap();
+        assert_eq!((usage.input_tokens, usage.output_tokens), (input_tokens, output_tokens));
+    }
 }

@@ -338,7 +338,7 @@ impl<'s> Assembly<'s> {
     }
 
     /// Counts bytes that are kept.
-    fn count(&mut self, bytes: usize) -> Result<(), ModelFault> {
+    pub(crate) fn count(&mut self, bytes: usize) -> Result<(), ModelFault> {
         self.bytes += bytes;
         if self.bytes > ANSWER_BYTES_MAX { Err(endless()) } else { Ok(()) }
     }

@@ -33,6 +33,6 @@ pub(super) use finish::{Finish, finish};
 pub(super) use object::{Object, text};
 pub use transport::idle_timeout;
 pub(super) use transport::{CONNECT_TIMEOUT, FIRST_EVENT_TIMEOUT, Timeouts, Transport, lost};
-pub(super) use usage::{as_further, merged, usage};
+pub(super) use usage::{Reports, as_further, usage};
 #[cfg(test)]
 pub(super) use {framing::Framing, halves::marked};

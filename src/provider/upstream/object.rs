@@ -23,6 +23,11 @@ impl<'a> Object<'a> {
         serde_json::from_str(json).ok()
     }
 
+    /// Creates an object from its fields.
+    pub(crate) fn of(fields: impl Iterator<Item = (&'a str, &'a RawValue)>) -> Self {
+        Self(fields.map(|(name, value)| (Cow::Borrowed(name), value)).collect())
+    }
+
     /// Iterates over the fields in their order.
     pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
         self.0.iter().map(|(name, value)| (&**name, *value))

@@ -3,6 +3,11 @@
 use super::object::Object;
 use crate::core::model::ReportedUsage;
 use reseed_protocol::FurtherUsage;
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+
+/// Maximum fields of a report. Known ones have a dozen.
+const FIELDS_MAX: usize = 64;
 
 /// Returns the usage in a report of either API, unless all counts are absent or 0.
 pub(crate) fn usage(report: &Object<'_>) -> Option<ReportedUsage> {
@@ -59,20 +64,22 @@ pub(crate) fn as_further(usage: ReportedUsage) -> FurtherUsage {
     usage.further.map_or(own, |further| own.and(further))
 }
 
-/// Returns a report with what a later one of the same answer changes. A server may begin with what it has read, and end
-/// with what it has written.
-pub(crate) fn merged(first: Option<ReportedUsage>, later: Option<ReportedUsage>) -> Option<ReportedUsage> {
-    let (Some(first), Some(later)) = (first, later) else { return first.or(later) };
-    let counts_input = later.input_tokens > 0;
-    Some(ReportedUsage {
-        input_tokens: if counts_input { later.input_tokens } else { first.input_tokens },
-        cached_tokens: later.cached_tokens.filter(|_| counts_input).or(first.cached_tokens),
-        cache_write_tokens: later.cache_write_tokens.filter(|_| counts_input).or(first.cache_write_tokens),
-        cache_write_hour_tokens: later.cache_write_hour_tokens.or(first.cache_write_hour_tokens),
-        output_tokens: later.output_tokens.max(first.output_tokens),
-        reasoning_tokens: later.reasoning_tokens.or(first.reasoning_tokens),
-        further: later.further.or(first.further),
-    })
+/// The fields of an answer's reports. A server may begin with what it has read, and end with what it has written.
+#[derive(Debug, Default)]
+pub(crate) struct Reports(BTreeMap<String, Box<RawValue>>);
+
+impl Reports {
+    /// Adds a report, and returns the usage that all report together. A later report replaces the counts that it has.
+    pub(crate) fn add(&mut self, report: &Object<'_>) -> Option<ReportedUsage> {
+        for (name, value) in report.fields().filter(|(_, value)| value.get() != "null") {
+            // A count of 0 replaces none.
+            let counts = if self.0.contains_key(name) { value.get() != "0" } else { self.0.len() < FIELDS_MAX };
+            if counts {
+                self.0.insert(name.to_owned(), value.to_owned());
+            }
+        }
+        usage(&Object::of(self.0.iter().map(|(name, value)| (name.as_str(), &**value))))
+    }
 }
 
 #[cfg(test)]

@@ -36,8 +36,11 @@ impl Turn {
             let reported = answer.usage.map(|usage| usage.input_tokens.saturating_add(usage.output_tokens));
             self.remember_answered_window(ledger, reported.unwrap_or(asked.count.tokens));
         }
-        // If the request sent was smaller than the one counted, its report says nothing about counting.
-        let reported = answer.usage.filter(|_| !answer.adapted.iter().any(Need::shrinks));
+        // If the request sent was smaller than the one counted, its report says nothing about counting. An earlier
+        // report of the same model lacks what another has sealed, too.
+        let has_earlier = asked.count.basis.known_tokens > 0;
+        let is_smaller = |need: Need| need.shrinks() && !(has_earlier && need == Need::Foreign);
+        let reported = answer.usage.filter(|_| !answer.adapted.iter().any(is_smaller));
         let is_believed = reported.is_none_or(|usage| self.check_report(ledger, &asked, usage.input_tokens));
         self.review_window(ledger);
         warn_of_cut(ledger, &answer, &asked.model);
