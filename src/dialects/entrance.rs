@@ -6,7 +6,7 @@ use axum::{
 };
 use reseed_client::{Connect, Pending};
 use reseed_protocol::ErrorBody;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// The server, as dialects over HTTP see it.
 pub trait Entrance: Send + Sync + 'static {
@@ -26,6 +26,9 @@ pub trait Entrance: Send + Sync + 'static {
 
     /// Returns the maximum bytes of a request's body, after decoding.
     fn body_bytes_max(&self) -> usize;
+
+    /// Returns how long a client may take to read a frame of its WebSocket.
+    fn patience(&self) -> Duration;
 
     /// Returns how many sessions are kept for a user whose client never asked to keep any.
     fn stateless_sessions(&self) -> usize;

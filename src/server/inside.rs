@@ -20,6 +20,7 @@ use reseed_protocol::{CloseCode, ErrorBody, ErrorCode};
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::Arc,
+    time::Duration,
 };
 
 impl Entrance for App {
@@ -67,6 +68,10 @@ impl Entrance for App {
 
     fn body_bytes_max(&self) -> usize {
         self.admission.message_bytes_max
+    }
+
+    fn patience(&self) -> Duration {
+        self.patience.slow_reader
     }
 
     fn stateless_sessions(&self) -> usize {

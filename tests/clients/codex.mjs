@@ -77,7 +77,7 @@ async function withCodex({ socket, name = MODEL, windowTokens, script, provider 
   await inTemporaryFolder(async (folder) => {
     const model = await startModel({ name, windowTokens, script });
     // Codex keeps compactions for longer than a server runs.
-    const environment = { OPENAI_BASE_URL: model.url, MODEL: name, SEAL_KEY: "tests-of-codex-seal-with-this-key" };
+    const environment = { OPENAI_BASE_URL: model.url, MODEL: name };
     let server = await startReseed(reseed, folder, environment);
     const port = new URL(server.url).port;
     const restart = async () => {

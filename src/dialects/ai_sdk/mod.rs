@@ -102,12 +102,12 @@ async fn upgrade(State(entrance): State<Arc<dyn Entrance>>, socket: WebSocketUpg
     let (parts, _) = request.into_parts();
     let bytes_max = entrance.body_bytes_max();
     let socket = socket.read_buffer_size(READ_BUFFER_BYTES).max_message_size(bytes_max).max_frame_size(bytes_max);
-    let watch = entrance.watch(&parts);
+    let (watch, patience) = (entrance.watch(&parts), entrance.patience());
     let entered = entrance.enter(&parts, Name::AiSdk).await;
     socket.on_upgrade(move |socket| async move {
         watch.iter().for_each(|watch| watch.upgraded());
         match entered {
-            Ok(connect) => Box::pin(socket::serve(socket, Way(Arc::from(connect)), watch)).await,
+            Ok(connect) => Box::pin(socket::serve(socket, Way(Arc::from(connect)), watch, patience)).await,
             // A browser cannot read why an upgrade was refused, but it can read why a socket was closed.
             Err(refused) => {
                 let code = match refused.status {

@@ -37,9 +37,6 @@ const PING_EVERY: Duration = Duration::from_secs(20);
 /// Pings that may be unanswered.
 const PINGS_UNANSWERED_MAX: u32 = 2;
 
-/// The time that a page may take to read a frame.
-const READ_TIME: Duration = Duration::from_secs(30);
-
 /// The time that a page may take to answer a close frame.
 const CLOSE_TIME: Duration = Duration::from_millis(500);
 
@@ -61,6 +58,8 @@ impl End {
 struct Page {
     socket: WebSocket,
     watch: Option<Arc<dyn Watch>>,
+    /// How long the page may take to read a frame.
+    patience: Duration,
     way: Way,
     /// The requests that are being answered, with what stops reading each of them.
     requests: BTreeMap<String, oneshot::Sender<()>>,
@@ -77,11 +76,11 @@ struct Done {
 }
 
 /// Serves a page until it leaves.
-pub(super) async fn serve(socket: WebSocket, way: Way, watch: Option<Arc<dyn Watch>>) {
+pub(super) async fn serve(socket: WebSocket, way: Way, watch: Option<Arc<dyn Watch>>, patience: Duration) {
     let (frames, mut outgoing) = mpsc::channel(FRAMES_MAX);
     let (done, mut finished) = mpsc::channel(REQUESTS_MAX);
     let mut guard = way.client();
-    let mut page = Page { socket, watch, way, requests: BTreeMap::new(), frames, done, pings_unanswered: 0 };
+    let mut page = Page { socket, watch, patience, way, requests: BTreeMap::new(), frames, done, pings_unanswered: 0 };
     let mut pings = interval_at(Instant::now() + PING_EVERY, PING_EVERY);
     let end = loop {
         let round = tokio::select! {
@@ -128,7 +127,7 @@ pub(super) async fn close(mut socket: WebSocket, code: u16, mut reason: String) 
 
 impl Page {
     async fn write(&mut self, message: Message) -> Result<(), End> {
-        match timeout(READ_TIME, self.socket.send(message)).await {
+        match timeout(self.patience, self.socket.send(message)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(End::Gone),
             Err(_) => Err(End::close(CloseCode::SlowReader, "the page reads too slowly; connect again and resume")),

@@ -39,9 +39,6 @@ const KEPT_MAX: usize = 64;
 /// The interval of pings.
 const PING_EVERY: Duration = Duration::from_secs(20);
 
-/// The time that a client may take to read a frame.
-const READ_TIME: Duration = Duration::from_secs(30);
-
 /// The time that a client may take to answer a close frame.
 const CLOSE_TIME: Duration = Duration::from_millis(500);
 
@@ -310,7 +307,7 @@ impl Lane {
     }
 
     async fn write(&mut self, message: Message) -> Result<(), End> {
-        match timeout(READ_TIME, self.socket.send(message)).await {
+        match timeout(self.door.entrance.patience(), self.socket.send(message)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(End::Gone),
             Err(_) => Err(End::Close(CloseCode::SlowReader.code(), "the client reads too slowly".to_owned())),
