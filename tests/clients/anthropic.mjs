@@ -36,7 +36,8 @@ const server = createServer((socket) => {
   socket.on("data", (data) => {
     request += data;
     const named = cases.find(({ name }) => request.includes(`"model":"${name}"`));
-    if (named) socket.end(named.response);
+    // Without the header, a client may send its next request over the connection that is being closed.
+    if (named) socket.end(named.response.replace("\r\n", "\r\nconnection: close\r\n"));
   });
 });
 await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
