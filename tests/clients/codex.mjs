@@ -264,10 +264,14 @@ const over = (socket) => ({
       mcp: true,
       script: ({ messages, tools }) => {
         const results = messages.filter(({ role }) => role === "tool").map(textOf);
-        if (results.length === 0) return { calls: [{ name: "tool_search", arguments: { query: "sum of numbers" } }] };
-        if (results.length === 2) return { text: results[1] };
+        const newest = results.at(-1) ?? "No tools were found.";
+        // Codex finds none as long as its MCP server is starting.
+        if (newest === "No tools were found.") {
+          return { calls: [{ name: "tool_search", arguments: { query: "sum of numbers" } }] };
+        }
+        if (!newest.startsWith("These tools")) return { text: newest };
         const found = tools.map((tool) => tool.function.name).find((name) => name.endsWith("_get_sum"));
-        assert.ok(found && results[0].includes(found), results[0]);
+        assert.ok(found && newest.includes(found), newest);
         return { calls: [{ name: found, arguments: { a: 2, b: 40 } }] };
       },
       async use({ run }) {
