@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 /// Frames that wait for the client. Beyond this, the server waits, as it waits for a socket that is full.
 const FRAMES_MAX: usize = 32;
 
-/// What serves a connection, until its end.
+/// The future that serves a connection. It ends with the connection.
 type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The client's end. It is a [`Transport`] for the Rust client.

@@ -58,7 +58,7 @@ impl End {
 struct Page {
     socket: WebSocket,
     watch: Option<Arc<dyn Watch>>,
-    /// How long the page may take to read a frame.
+    /// The time in which the page must read a frame.
     patience: Duration,
     way: Way,
     /// The requests that are being answered, with what stops reading each of them.

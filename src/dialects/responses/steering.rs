@@ -12,7 +12,7 @@ const WAITING_MAX: usize = 8;
 struct Words {
     id: String,
     response: ResponseId,
-    /// What the client has sent, to give it back.
+    /// The `input` that the client has sent. It is returned if it cannot be said.
     input: Value,
 }
 

@@ -119,7 +119,7 @@ impl Tool {
         self.named(namespace).map(|named| named.joined())
     }
 
-    /// Returns what the model is told of the tool, and the form of its arguments.
+    /// Returns the description that the model gets, and the schema of the arguments.
     fn described(&self) -> (String, Value) {
         let mut description = self.description.clone().unwrap_or_default();
         if self.kind != "custom" {
@@ -146,7 +146,7 @@ struct Member<'a> {
     tool: &'a Tool,
 }
 
-/// What a tool takes.
+/// The kind of input that a tool takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Arguments, as JSON.
@@ -171,7 +171,7 @@ impl Kind {
     }
 }
 
-/// How a client names a tool.
+/// The name of a tool as its client knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Named {
     pub(super) name: String,
@@ -388,7 +388,7 @@ pub(super) fn arguments_of(text: &str) -> String {
     json!({ TEXT: text }).to_string()
 }
 
-/// Returns what the model is told of a search that has found these tools. It gets them with its next request.
+/// Returns the result of a search that has found these tools, as text. The model gets the tools with its next request.
 pub(super) fn found(tools: &[Tool]) -> String {
     match Tools::of(tools, &[]).names.joined() {
         names if names.is_empty() => "No tools were found.".to_owned(),
