@@ -119,7 +119,11 @@ impl Folder {
                 self.socket = Some(socket);
                 self.machine.connected(Credentials::None);
             }
-            Err(lost) => self.machine.lost(self.now, lost),
+            Err(lost) => {
+                // For the report of a test that fails.
+                eprintln!("{url} refused the connection: {lost:?}");
+                self.machine.lost(self.now, lost);
+            }
         }
         self.obey();
         self.flush().await;

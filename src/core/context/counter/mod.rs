@@ -11,6 +11,8 @@
 mod calibration;
 mod characters;
 mod estimate;
+#[cfg(feature = "exact-tokens")]
+mod lately;
 #[cfg(test)]
 #[cfg(feature = "exact-tokens")]
 mod learning;

@@ -3,6 +3,7 @@
 //! The tables are part of the binary, packed by `build.rs`. Those of a vocabulary are unpacked on its first count and
 //! shared by the whole process.
 
+use super::lately::Lately;
 use bpe::byte_pair_encoding::BytePairEncoding;
 use flate2::read::ZlibDecoder;
 use regex_automata::{Anchored, Input, meta::Regex};
@@ -73,7 +74,7 @@ impl Vocabulary {
             Self::Cl100k => &*CL100K,
         };
         let count = |word: &str| count_long(word.as_bytes(), |part| tokenizer.tables.count(part)) as u64;
-        tokenizer.split(text).map(count).sum()
+        tokenizer.lately.count(text, |text| tokenizer.split(text).map(count).sum())
     }
 }
 
@@ -107,6 +108,7 @@ const SPACE_BEFORE: usize = 2;
 struct Tokenizer {
     tables: BytePairEncoding,
     words: Regex,
+    lately: Lately,
 }
 
 impl Tokenizer {
@@ -118,6 +120,7 @@ impl Tokenizer {
         Self {
             tables: rmp_serde::from_slice(&unpacked).expect("build.rs wrote tables of this version"),
             words: Regex::new_many(&words).expect("the patterns are valid"),
+            lately: Lately::default(),
         }
     }
 
