@@ -1,7 +1,7 @@
 //! A session's actor: one task, one mailbox, one agent loop. Everything that can wake it becomes one input.
 //!
-//! The actor lives while a connection is attached or a turn is running, and then leaves memory. A session without a
-//! connection costs only disk space.
+//! The actor lives while a connection is attached or a turn is running. Then it rests for a while, if there is a place
+//! for it, and leaves memory. A session without a connection costs only disk space.
 
 mod attach;
 mod command;
@@ -23,6 +23,7 @@ use super::{
     handle::{Mailbox, Message, SessionHandle},
     load::path,
     model_calls::ModelCalls,
+    resting::{REST_TIME, RestingPlace},
     shared::Shared,
     state_copy::StateCopy,
     steady::SteadyTime,
@@ -95,6 +96,8 @@ struct Actor {
     /// session.
     visited: bool,
     detached_since: Option<Instant>,
+    /// Its place while it rests.
+    resting: Option<RestingPlace>,
     time: SteadyTime,
     /// The settings that the loop uses.
     deployment: Arc<Deployment>,
@@ -122,8 +125,12 @@ enum End {
     Close(SubscriptionEnd),
 }
 
-/// Creates a session's actor. Returns its handle and the task to spawn.
-pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, impl Future<Output = ()> + Send) {
+/// Creates a session's actor. Returns its handle and the task to spawn. The task returns the place where the session
+/// rested last, which is free once the session has left memory.
+pub(super) fn actor(
+    shared: Arc<Shared>,
+    started: Started,
+) -> (SessionHandle, impl Future<Output = Option<RestingPlace>> + Send) {
     let (sender, mailbox) = Mailbox::new();
     let id = started.lease.session.clone();
     let feed = Feed::new(id.clone(), started.seed.session.state.seq);
@@ -169,6 +176,7 @@ pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, im
         ended: false,
         visited: false,
         detached_since: None,
+        resting: None,
         time,
         deployment,
     });
@@ -177,7 +185,7 @@ pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, im
 
 impl Actor {
     /// Runs the actor until it ends. `self` is boxed, because a future stores its arguments twice.
-    async fn run(mut self: Box<Self>, mut mailbox: mpsc::Receiver<Box<Message>>) {
+    async fn run(mut self: Box<Self>, mut mailbox: mpsc::Receiver<Box<Message>>) -> Option<RestingPlace> {
         let counted = metrics::SESSIONS_OPEN.hold([]);
         let end = match Box::pin(self.tell(Input::Recovered, None)).await {
             Ok(()) => self.serve(&mut mailbox).await,
@@ -207,6 +215,7 @@ impl Actor {
         self.effects.release().await;
         drop(counted);
         tracing::debug!(session = %self.id, "session left memory");
+        self.resting.take()
     }
 
     async fn serve(&mut self, mailbox: &mut mpsc::Receiver<Box<Message>>) -> End {
@@ -233,6 +242,7 @@ impl Actor {
                     Some(message) => *message,
                     None => return End::Unneeded,
                 },
+                () = self.shared.resting.must_leave(), if self.resting.is_some() => return End::Unneeded,
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => Message::Input(Input::Tick),
             };
             // Boxed, because messages are rare and what they await would make every idle session larger.
@@ -471,12 +481,28 @@ impl Actor {
         } else if self.detached_since.is_none() {
             self.detached_since = Some(Instant::now());
         }
-        let expected = !self.visited && self.detached_since.is_some_and(|since| since.elapsed() < VISIT_TIME);
-        idle && (self.stopping || !(attached || expected))
+        let is_recent = |limit: Duration| self.detached_since.is_some_and(|since| since.elapsed() < limit);
+        let expected = !self.visited && is_recent(VISIT_TIME);
+        let may_rest = self.visited && is_recent(REST_TIME) && idle && !self.stopping && self.may_rest();
+        match (may_rest, &self.resting) {
+            (true, None) => self.resting = self.shared.resting.rest(),
+            (true, Some(_)) => {}
+            (false, _) => self.resting = None,
+        }
+        idle && (self.stopping || !(attached || expected || self.resting.is_some()))
+    }
+
+    /// Returns true if a session in this state may stay in memory. In a cluster, another server may be asked to open it
+    /// next. A damaged session, or one whose database is away, is better read anew.
+    fn may_rest(&self) -> bool {
+        let is_idle = self.agent.as_ref().is_some_and(|agent| agent.is_idle());
+        is_idle && !self.quarantined && !self.database_is_away && self.shared.cluster.is_none()
     }
 
     fn detached_too_long(&self) -> bool {
-        self.visited && self.detached_since.is_some_and(|since| since.elapsed() >= self.shared.detached_turn)
+        self.visited
+            && self.resting.is_none()
+            && self.detached_since.is_some_and(|since| since.elapsed() >= self.shared.detached_turn)
     }
 
     /// Returns when to wake without a message: at a tool's time limit, or when a turn without a connection has run too
@@ -485,7 +511,11 @@ impl Actor {
         let deadline = self.agent.as_ref().and_then(|agent| agent.next_deadline());
         let now = || self.time.now(&*self.shared.clock);
         let tools = deadline.map(|at: Timestamp| Instant::now() + Duration::from_millis(at.millis_since(now())));
-        let alone_for = if self.visited { self.shared.detached_turn } else { VISIT_TIME };
+        let alone_for = match (self.visited, &self.resting) {
+            (false, _) => VISIT_TIME,
+            (true, None) => self.shared.detached_turn,
+            (true, Some(_)) => REST_TIME,
+        };
         let alone = self.detached_since.map(|since| since + alone_for);
         [tools, alone, self.next_look(), self.next_host_change()].into_iter().flatten().min()
     }

@@ -17,6 +17,7 @@
 //! - [`errors`]: errors that several files return to clients
 //! - `steady`: the clock of a session's loop
 //! - `measure`: metrics and log lines about a session's life
+//! - `resting`: sessions that stay in memory after their last connection has left
 //! - [`blocking`]: runs long work without blocking a worker thread
 //!
 //! Readers:
@@ -64,6 +65,7 @@ mod peek;
 mod pending_replies;
 mod readable;
 pub(crate) mod registry;
+mod resting;
 pub(crate) mod shared;
 mod state_copy;
 mod steady;

@@ -17,6 +17,7 @@ use super::{
     load::{leaf, load, stored_copy},
     model_server_load::ModelServerLoad,
     parts::Parts,
+    resting::Resting,
     shared::Shared,
     stored_shares::StoredShares,
     watch::{Compactions, Watches},
@@ -134,6 +135,7 @@ impl Registry {
             stop: CancellationToken::new(),
             calibrations: DashMap::new(),
             damaged: DashMap::new(),
+            resting: Resting::default(),
             shares,
             cluster,
         };
@@ -207,7 +209,7 @@ impl Registry {
             }
             handle.close(SubscriptionEnd::Moved).await;
         }
-        let room = self.room(&head.owner).map_err(NotOpened::Refused)?;
+        let room = self.room(&head.owner).await.map_err(NotOpened::Refused)?;
         let started = self.read(id, head.holder).await?;
         Ok(self.spawn(started, room))
     }
@@ -367,8 +369,17 @@ impl Registry {
         Ok(())
     }
 
-    /// Takes a permit for another session of this user in memory.
-    fn room(&self, owner: &str) -> Result<Permit, ErrorBody> {
+    /// Takes a permit for another session of this user in memory. If there is no room, the sessions that rest leave.
+    async fn room(&self, owner: &str) -> Result<Permit, ErrorBody> {
+        match self.free_room(owner) {
+            Err(error) if error.code == ErrorCode::Overloaded && self.shared.resting.make_room().await => {
+                self.free_room(owner)
+            }
+            room => room,
+        }
+    }
+
+    fn free_room(&self, owner: &str) -> Result<Permit, ErrorBody> {
         self.check_running()?;
         let most = self.limits.sessions_open_max;
         if self.open_count() >= most as usize {
@@ -395,8 +406,10 @@ impl Registry {
         let (handle, run) = actor::actor(self.shared.clone(), started);
         let entered = self.open.enter(handle.clone(), row);
         self.actors.spawn(async move {
-            run.await;
+            let place = run.await;
             drop((entered, room));
+            // Whoever waits for it needs the room.
+            drop(place);
         });
         // If the node's standing has changed while the session was being opened, the check of all open sessions may
         // have missed it.

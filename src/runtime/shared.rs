@@ -5,6 +5,7 @@ use super::{
     errors::store_error,
     model_server_load::ModelServerLoad,
     parts::{MODELS_MAX, Parts},
+    resting::Resting,
     stored_shares::StoredShares,
 };
 use crate::{
@@ -41,6 +42,8 @@ pub(super) struct Shared {
     pub(super) damaged: DashMap<SessionId, ErrorBody>,
     /// The requests in progress at the model server.
     pub(super) model_server: Arc<ModelServerLoad>,
+    /// The sessions that stay in memory without a connection.
+    pub(super) resting: Resting,
     /// The shares of the users, which limit how much each may take at a time.
     pub(super) shares: Arc<Shares>,
     /// The limits on the sessions and bytes that each user may store.

@@ -11,6 +11,7 @@ use crate::{
         handle::{Mailbox, Message},
         model_server_load::ModelServerLoad,
         parts::Parts,
+        resting::Resting,
         stored_shares::StoredShares,
     },
     shares::Shares,
@@ -49,6 +50,7 @@ fn calls(hooks: Vec<Arc<dyn Hook>>) -> (HookCalls, Mailbox, mpsc::Receiver<Box<M
         stop: CancellationToken::new(),
         calibrations: DashMap::new(),
         damaged: DashMap::new(),
+        resting: Resting::default(),
         cluster: None,
     };
     let (sender, receiver) = Mailbox::new();

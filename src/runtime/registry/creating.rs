@@ -73,7 +73,7 @@ impl Registry {
 
     /// Takes permits for a new session of this user, in memory and in the store.
     async fn room_to_create(&self, owner: &str, kept: Kept) -> Result<Permit, ErrorBody> {
-        let room = self.room(owner)?;
+        let room = self.room(owner).await?;
         self.check_may_keep(owner, kept).await?;
         Ok(room)
     }
