@@ -30,6 +30,8 @@ const OUTPUT_TOKENS: u64 = 8_192;
 const OUTPUT_TOKENS_LEAST: u64 = 4_096;
 /// The smallest budget for thinking that the API accepts.
 const BUDGET_TOKENS_MIN: u64 = 1_024;
+/// The blocks that a model seals. Answers that older versions stored do not say which API sealed them.
+const THINKING_BLOCKS: [&str; 2] = ["thinking", "redacted_thinking"];
 /// The largest temperature that the API accepts.
 const TEMPERATURE_MAX: f64 = 1.0;
 
@@ -289,7 +291,11 @@ impl<'a> Written<'a> {
                 }
                 Part::Image { url, .. } => Some(image_block(url)),
                 Part::Reasoning { payload: Some(payload), .. } if readable => {
-                    Some(Block { content: Content::Theirs(payload), cache_control: None })
+                    let is_thinking = THINKING_BLOCKS.contains(&payload["type"].as_str().unwrap_or_default());
+                    if !is_thinking {
+                        plan.leaves_out(Need::Foreign);
+                    }
+                    is_thinking.then_some(Block { content: Content::Theirs(payload), cache_control: None })
                 }
                 Part::Reasoning { .. } => None,
                 Part::ToolCall { call_id, name, arguments } => {

@@ -33,10 +33,15 @@ async fn store(folder: &Path) -> (Arc<MemoryStore>, String) {
 #[tokio::test]
 async fn a_context_is_the_bytes_that_it_was() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/requests");
-    for api in ["chat", "responses"] {
+    for api in ["chat", "responses", "messages"] {
         let upstream = Upstream::replying([Reply::text("Then I shall hurry.")]).await;
         let (store, session) = store(&folder).await;
-        let settings = [("OPENAI_API", api), ("CONTEXT_WINDOW", "100000")];
+        let messages_url = upstream.messages_url();
+        let by_api: &[(&str, &str)] = match api {
+            "messages" => &[("MODEL_PROVIDER", "anthropic"), ("ANTHROPIC_BASE_URL", &messages_url)],
+            api => &[("OPENAI_API", api)],
+        };
+        let settings = [by_api, &[("CONTEXT_WINDOW", "100000")]].concat();
         let server = Server::facing_over(&upstream.base_url(), store, &settings).await;
         let mut client = Client::v2(&server.ws()).await;
         let opened = client.ask("open_session", json!({ "sessionId": session, "tools": tools() })).await;
