@@ -178,6 +178,11 @@ impl Registry {
         &self.shared.shares
     }
 
+    /// Makes the sessions that rest without a connection leave memory now.
+    pub async fn unload_resting(&self) {
+        let _ = self.shared.resting.make_room().await;
+    }
+
     /// Returns the number of open sessions.
     #[must_use]
     pub fn open_count(&self) -> usize {

@@ -16,6 +16,7 @@ const RESTING_MAX: u32 = 64;
 
 /// The time limit for sessions to make room. Each takes a commit.
 const LEAVE_TIME: Duration = Duration::from_secs(2);
+const NOTIFY_EVERY: Duration = Duration::from_millis(10);
 
 /// The places for sessions that rest.
 #[derive(Debug)]
@@ -49,7 +50,15 @@ impl Resting {
         if self.places.available_permits() == RESTING_MAX as usize {
             return false;
         }
-        self.leave.notify_waiters();
-        timeout(LEAVE_TIME, self.places.acquire_many(RESTING_MAX)).await.is_ok_and(|all| all.is_ok())
+        let all_left = async {
+            loop {
+                // This does not reach sessions that handle a message just now.
+                self.leave.notify_waiters();
+                if timeout(NOTIFY_EVERY, self.places.acquire_many(RESTING_MAX)).await.is_ok() {
+                    return;
+                }
+            }
+        };
+        timeout(LEAVE_TIME, all_left).await.is_ok()
     }
 }

@@ -78,6 +78,11 @@ impl Service {
         self.app.signed_line()
     }
 
+    /// Makes the sessions without a connection leave memory now. By themselves, they do so within 20 seconds.
+    pub async fn unload_resting(&self) {
+        self.registry.unload_resting().await;
+    }
+
     /// Waits until an operator asks this server to stop through the shared database. Waits indefinitely for a single
     /// server.
     pub async fn asked_to_stop(&self) {

@@ -1,10 +1,10 @@
-//! A session that no client has open is unloaded once its turn is over, no matter who had it open and how they left. It
-//! is loaded once, however many come back at the same time.
+//! A session that no client has open rests in memory once its turn is over, whoever had it open and however they left.
+//! Then it is unloaded. It is loaded once, however many come back at the same time.
 
 use crate::support::scripted::{Gate, Reply, Scripted};
 use crate::support::{client::Client, http, server::Server};
 use futures_util::future::join_all;
-use reseed::store::sqlite::SqliteStore;
+use reseed::store::{SessionStore as _, sqlite::SqliteStore};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -15,9 +15,10 @@ async fn in_memory(server: &Server) -> u64 {
     http::get_as(&server.address(), "/api/sessions", OPERATOR).await.json()["openSessions"].as_u64().unwrap()
 }
 
-/// Waits until this many sessions are in memory.
+/// Waits until this many sessions are in memory, without those that only rest.
 async fn open(server: &Server, count: u64) {
     while in_memory(server).await != count {
+        server.service.unload_resting().await;
         tokio::task::yield_now().await;
     }
 }
@@ -78,4 +79,58 @@ async fn clients_that_come_back_at_once_find_one_loop() {
     for client in &mut clients[1..] {
         client.event("turn_finished").await;
     }
+}
+
+/// Returns the number of times that the session was opened in the store.
+async fn term(store: &SqliteStore, session: &serde_json::Value) -> u64 {
+    store.head(&session.as_str().unwrap().parse().unwrap()).await.unwrap().term
+}
+
+#[tokio::test]
+async fn a_client_that_comes_back_soon_finds_the_session_in_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(SqliteStore::open(&folder.path().join("reseed.db")).unwrap());
+    let model = Scripted::answering(|_| Reply::text("Noted."));
+    let settings = [("OPERATOR_TOKENS", &*format!("op:{OPERATOR}")), ("SESSIONS_OPEN_MAX", "2")];
+    let server = Server::over(model, store.clone(), &settings).await;
+    let (mut first, opened) = Client::v2_session(&server.ws()).await;
+    let session = opened["sessionId"].clone();
+    first.turn("My cat is called Miso.").await;
+    first.hang_up();
+
+    let mut client = Client::v2(&server.ws()).await;
+    client.ask("open_session", json!({ "sessionId": session })).await;
+    assert_eq!(client.turn("Who is Miso?").await["status"], "completed");
+    assert_eq!(term(&store, &session).await, 1, "it was not opened again");
+
+    // Whoever needs the room of a session that rests gets it.
+    client.hang_up();
+    let mut others = Vec::new();
+    for _ in 0..2 {
+        others.push(Client::v2_session(&server.ws()).await);
+    }
+    assert_eq!(in_memory(&server).await, 2);
+    let mut late = Client::v2(&server.ws()).await;
+    let refused = late.ask("open_session", json!({ "sessionId": session })).await;
+    assert_eq!(refused["payload"]["code"], "overloaded", "{refused}");
+    others.remove(0).0.hang_up();
+    while late.ask("open_session", json!({ "sessionId": session })).await["type"] != "session_opened" {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(term(&store, &session).await, 2, "it had left memory");
+    assert_eq!(late.turn("Who is Miso?").await["status"], "completed");
+}
+
+#[tokio::test]
+async fn only_so_many_sessions_rest() {
+    let model = Scripted::answering(|_| Reply::text("Noted."));
+    let server = Server::start(model, &[("OPERATOR_TOKENS", &format!("op:{OPERATOR}"))]).await;
+    let clients = join_all((0..80).map(async |_| Client::v2_session(&server.ws()).await.0)).await;
+    assert_eq!(in_memory(&server).await, 80);
+    drop(clients);
+    while in_memory(&server).await > 64 {
+        tokio::task::yield_now().await;
+    }
+    server.service.unload_resting().await;
+    open(&server, 0).await;
 }
