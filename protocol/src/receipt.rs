@@ -26,6 +26,10 @@ open! {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<String>>"))]
         adapted: Vec<String>,
+        /// The provider's own comparison with the previous answered request, if it was asked for one.
+        provider?: ProviderVerdict,
+        /// The provider's id of the answer. The next request asks for a comparison with it.
+        response?: ResponseId,
         /// Fingerprints of what was sent. After a restart, the next request is compared with them.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<SentPart>>"))]
@@ -44,6 +48,46 @@ open! {
         detail?: String,
         /// Tokens of the previous request that this one does not start with.
         lost_tokens: u64,
+    }
+}
+
+open! {
+    /// A provider's comparison of a request with the previous answered one. It is about what was sent, not about whether
+    /// the cache still had it.
+    #[derive(Eq)]
+    struct ProviderVerdict {
+        /// The outcome.
+        verdict: CacheVerdict,
+        /// The provider's own word for the reason, such as `tools_changed`.
+        reason?: String,
+        /// The first part that differs for the provider: `model`, `tools`, `system`, `messages`; `input` for the system
+        /// prompt or the messages; `options` for settings that `broke` does not cover.
+        part?: String,
+        /// Tokens that the provider could not reuse, as it estimates.
+        lost_tokens?: u64,
+        /// Whether it agrees with this receipt's `prefixTokens` and `broke`; absent if that is unknown.
+        agrees?: bool,
+    }
+
+    /// A provider's id of an answer.
+    #[derive(Eq)]
+    struct ResponseId {
+        /// The id.
+        id: String,
+        /// Identifies the server that gave it, without its address.
+        server: String,
+    }
+}
+
+words! {
+    /// The outcome of a provider's comparison.
+    enum CacheVerdict {
+        /// The request starts with the previous one.
+        Hit,
+        /// It does not.
+        Miss,
+        /// The provider could not say.
+        Unknown,
     }
 }
 

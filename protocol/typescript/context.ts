@@ -481,6 +481,8 @@ export interface Context {
   tokens: number;
   /** The receipt that it would get, compared with the session's previous request. */
   receipt?: Receipt;
+  /** The receipt of the newest answer, which may have the provider's verdict. */
+  answered?: Receipt;
 }
 
 /** Everything that one request sends. */

@@ -21,6 +21,10 @@ export interface Receipt {
    * request or written differently.
    */
   adapted?: Array<string>;
+  /** The provider's own comparison with the previous answered request, if it was asked for one. */
+  provider?: ProviderVerdict;
+  /** The provider's id of the answer. The next request asks for a comparison with it. */
+  response?: ResponseId;
   /** Fingerprints of what was sent. After a restart, the next request is compared with them. */
   sent?: Array<SentPart>;
 }
@@ -70,6 +74,37 @@ export interface HookRun {
 
 /** The outcome of a hook call. */
 export type HookOutcome = "unchanged" | "changed" | "skipped" | "failed";
+
+/**
+ * A provider's comparison of a request with the previous answered one. It is about what was sent, not about whether
+ * the cache still had it.
+ */
+export interface ProviderVerdict {
+  /** The outcome. */
+  verdict: CacheVerdict;
+  /** The provider's own word for the reason, such as `tools_changed`. */
+  reason?: string;
+  /**
+   * The first part that differs for the provider: `model`, `tools`, `system`, `messages`; `input` for the system
+   * prompt or the messages; `options` for settings that `broke` does not cover.
+   */
+  part?: string;
+  /** Tokens that the provider could not reuse, as it estimates. */
+  lostTokens?: number;
+  /** Whether it agrees with this receipt's `prefixTokens` and `broke`; absent if that is unknown. */
+  agrees?: boolean;
+}
+
+/** The outcome of a provider's comparison. */
+export type CacheVerdict = "hit" | "miss" | "unknown";
+
+/** A provider's id of an answer. */
+export interface ResponseId {
+  /** The id. */
+  id: string;
+  /** Identifies the server that gave it, without its address. */
+  server: string;
+}
 
 /** A part of a request with its fingerprint. */
 export interface SentPart {

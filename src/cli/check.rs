@@ -109,6 +109,7 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
             meta: EnvelopeMeta::default(),
         },
         purpose: Purpose::Turn,
+        compared_with: None,
     };
     let began = Instant::now();
     let mut first = FirstPiece { began, after: None };

@@ -26,7 +26,7 @@ use reseed_protocol::{
     Entry, EntryData, EntryId, SessionId, Timestamp, Usage,
     context::{Context, ContextFormat, GetContext},
     event::Event,
-    receipt::PrefixBreak,
+    receipt::{CacheVerdict, PrefixBreak, ProviderVerdict},
 };
 use serde::Serialize;
 use std::sync::Arc;
@@ -70,6 +70,9 @@ struct Shown {
     /// The first difference between an answer's request and the previous one.
     #[serde(skip_serializing_if = "Option::is_none")]
     broke: Option<PrefixBreak>,
+    /// What the provider says about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provider: Option<ProviderVerdict>,
     /// Every compaction keeps it verbatim.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pinned: bool,
@@ -185,6 +188,7 @@ fn show(entry: Entry, counter: &Counter, state: &SessionState) -> Shown {
         compaction,
         usage: entry.message().and_then(|message| message.usage.clone()),
         broke: entry.message().and_then(|message| message.receipt.as_ref()?.broke.clone()),
+        provider: entry.message().and_then(|message| message.receipt.as_ref()?.provider.clone()),
         pinned: node.pinned,
         undone: node.undone,
         entry_id: entry.entry_id.clone(),
@@ -228,7 +232,7 @@ fn drawn(entry: Shown, leaf: Option<&EntryId>) -> Drawn {
         text += &format!("({} -> {after} tokens{undone}) ", compaction.tokens_before);
     }
     if let Some(usage) = &entry.usage {
-        text += &request_line(usage, entry.broke.as_ref());
+        text += &request_line(usage, entry.broke.as_ref(), entry.provider.as_ref());
     }
     if entry.pinned {
         text += "(pinned) ";
@@ -241,7 +245,7 @@ fn drawn(entry: Shown, leaf: Option<&EntryId>) -> Drawn {
 }
 
 /// Formats the request of an answer: how much was sent, and how much of it the provider already had.
-fn request_line(usage: &Usage, broke: Option<&PrefixBreak>) -> String {
+fn request_line(usage: &Usage, broke: Option<&PrefixBreak>, provider: Option<&ProviderVerdict>) -> String {
     let mut text = format!("({} sent", usage.input_tokens);
     if let Some(shared) = usage.prefix_tokens {
         text += &format!(", {shared} as before");
@@ -257,6 +261,13 @@ fn request_line(usage: &Usage, broke: Option<&PrefixBreak>) -> String {
     }
     if let Some(PrefixBreak { part, reason, lost_tokens, .. }) = broke {
         text += &format!("; {part} changed: {}, {lost_tokens} lost", metrics::word(reason));
+    }
+    if let Some(ProviderVerdict { verdict, reason, agrees, .. }) = provider {
+        let said = match verdict {
+            CacheVerdict::Hit => "no change",
+            CacheVerdict::Miss | CacheVerdict::Unknown => reason.as_deref().unwrap_or("nothing yet"),
+        };
+        text += &format!("; the provider says: {said}{}", if *agrees == Some(false) { ", disagreeing" } else { "" });
     }
     text + ") "
 }

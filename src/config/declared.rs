@@ -7,8 +7,8 @@ use super::{
     rules,
     scopes::Scope,
     values::{
-        ApiChoice, CacheTtl, ChosenStrategy, LogFormat, NamedToken, Origin, ProviderChoice, ServiceToken, Switch,
-        Variables,
+        ApiChoice, CacheTtl, ChosenStrategy, DiagnosticsChoice, LogFormat, NamedToken, Origin, ProviderChoice,
+        ServiceToken, Switch, Variables,
     },
 };
 use crate::{
@@ -50,6 +50,10 @@ settings! {
         /// How long Anthropic's cache keeps the beginning of a conversation after its last use. An hour costs more to
         /// write, and less if people often return after more than five minutes.
         anthropic_cache_ttl: CacheTtl = "5m", rules::choice();
+        /// Whether the provider is asked what a request shares with the previous one. Its answer is checked against the
+        /// server's own receipt. `auto` asks Anthropic, and OpenAI's models since GPT-5.6 in the Responses API; `on`
+        /// asks every server of these two APIs.
+        cache_diagnostics: DiagnosticsChoice = "auto", rules::choice();
         /// The provider of MODEL: `auto` is `openai` if OPENAI_API_KEY or OPENAI_BASE_URL is set, and otherwise
         /// `anthropic` if ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL is set. If both are, models of the other one can be
         /// chosen by its name and their own: `anthropic/claude-sonnet-5-5`, or `openai/gpt-4.1-mini`. Such a name stays

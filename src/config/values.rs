@@ -36,6 +36,7 @@ macro_rules! choices {
 choices! {
     ProviderChoice { Auto = "auto", OpenAi = "openai", Anthropic = "anthropic", }
     CacheTtl { Minutes = "5m", Hour = "1h", }
+    DiagnosticsChoice { Auto = "auto", On = "on", Off = "off", }
     ApiChoice { Auto = "auto", Responses = "responses", Chat = "chat", }
     SummaryRequest { Auto = "auto", Quoted = "quoted", CachedPrefix = "cached_prefix", }
     LogFormat { Text = "text", Json = "json", }
@@ -70,6 +71,17 @@ pub enum CacheTtl {
     Minutes,
     /// An hour after its last use.
     Hour,
+}
+
+/// `CACHE_DIAGNOSTICS`: whether providers are asked to compare each request with the previous one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiagnosticsChoice {
+    /// OpenAI's and Anthropic's own servers are.
+    Auto,
+    /// All are.
+    On,
+    /// None is.
+    Off,
 }
 
 /// `OPENAI_API`: the API to use.

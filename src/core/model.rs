@@ -1,12 +1,13 @@
 //! The types that the agent loop and the providers exchange.
 
 use crate::{
-    context::pairing::Pairing,
+    context::{pairing::Pairing, verdict::Diagnosis},
     need::{Needs, Refusal},
 };
 use reseed_protocol::{
     ErrorCode, FurtherUsage, Part, Payload, StopReason, Usage, UsageSource,
     context::{ContextEnvelope, ContextMessage},
+    receipt::ResponseId,
 };
 
 /// One request to a model.
@@ -18,6 +19,8 @@ pub struct ModelRequest {
     pub envelope: ContextEnvelope,
     /// What the answer is for.
     pub purpose: Purpose,
+    /// The answer to the request with which its receipt compares it. The provider is asked to do the same.
+    pub compared_with: Option<ResponseId>,
 }
 
 impl ModelRequest {
@@ -58,6 +61,10 @@ pub struct Answer {
     pub payload: Option<Box<Payload>>,
     /// The probabilities of its tokens, if they were asked for.
     pub logprobs: Option<serde_json::Value>,
+    /// The provider's id of it.
+    pub response: Option<ResponseId>,
+    /// The provider's comparison of the request with [`ModelRequest::compared_with`].
+    pub diagnosis: Option<Diagnosis>,
     /// True if the provider said that it ended because the context window was full.
     pub filled_window: bool,
     /// The changes to this request without which its server would refuse it, and what its API does not have.
@@ -70,8 +77,18 @@ impl Answer {
     /// Creates an answer for which the provider reported nothing further.
     #[must_use]
     pub fn new(parts: Vec<Part>, stop_reason: StopReason) -> Self {
-        let (adapted, learnt) = (Needs::default(), Needs::default());
-        Self { parts, stop_reason, usage: None, payload: None, logprobs: None, filled_window: false, adapted, learnt }
+        Self {
+            parts,
+            stop_reason,
+            usage: None,
+            payload: None,
+            logprobs: None,
+            response: None,
+            diagnosis: None,
+            filled_window: false,
+            adapted: Needs::default(),
+            learnt: Needs::default(),
+        }
     }
 }
 

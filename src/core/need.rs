@@ -79,6 +79,8 @@ needs! {
     NoFormat = "format",
     /// The probabilities of tokens are not asked for.
     NoLogprobs = "logprobs",
+    /// The provider is not asked to compare the request with the previous one.
+    NoDiagnostics = "cache_diagnostics",
 }
 
 impl Need {

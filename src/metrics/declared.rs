@@ -47,6 +47,9 @@ const BREAKS: [&str; 11] = [
     "unknown",
 ];
 
+/// The parts that a provider's verdict can name.
+const VERDICT_PARTS: [&str; 7] = ["none", "model", "tools", "system", "messages", "input", "options"];
+
 /// The kind of a metric.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
@@ -179,6 +182,9 @@ fn is_expected(metric: &str, values: &[&str]) -> bool {
             let own = Command::spec_of(command).map(Spec::own_errors).unwrap_or_default();
             *outcome == "ok" || own.iter().chain(OF_ANY).any(|code| code.as_str() == *outcome)
         }
+        // Receipts do not compare options, and all other parts.
+        ("reseed_cache_verdicts_total", ["unknown", part]) => matches!(*part, "none" | "options"),
+        ("reseed_cache_verdicts_total", [_, part]) => *part != "options",
         ("reseed_hook_calls_total", [kind, _, outcome]) => !(*kind == "rust" && *outcome == "hook_unavailable"),
         _ => true,
     }
@@ -296,6 +302,12 @@ metrics! {
         "Turn requests that do not begin with their session's whole previous request, by reason.";
     PREFIX_TOKENS_LOST_TOTAL: Counter, "reseed_prefix_tokens_lost_total" { reason: BREAKS },
         "Tokens of previous requests after the shared prefix, by reason.";
+    CACHE_VERDICTS_TOTAL: Counter, "reseed_cache_verdicts_total" {
+        receipt: ["agrees", "disagrees", "unknown"],
+        part: VERDICT_PARTS,
+    },
+        "Providers' verdicts on turn requests, by whether the receipt agrees, and the part that differs for the \
+        provider, or `none`.";
     COMPACTIONS_TOTAL: Counter, "reseed_compactions_total" {
         trigger: ["manual", "threshold", "overflow", "strategy"],
         rung: RUNGS.into_iter().chain(["none"]),

@@ -185,6 +185,14 @@ pub(crate) fn model_answer_paid(purpose: Purpose, cost_nano_usd: Option<u64>) {
 /// Records how much of its prefix an answered request shares with the previous one.
 pub(crate) fn request_shared(receipt: &Receipt) {
     PREFIX_TOKENS_TOTAL.add([], receipt.prefix_tokens);
+    if let Some(provider) = &receipt.provider {
+        let agreement = match provider.agrees {
+            Some(true) => "agrees",
+            Some(false) => "disagrees",
+            None => "unknown",
+        };
+        CACHE_VERDICTS_TOTAL.add([agreement, provider.part.as_deref().map_or("none", word)], 1);
+    }
     let Some(broke) = &receipt.broke else { return };
     let reason = word(broke.reason);
     PREFIX_BREAKS_TOTAL.add([reason], 1);

@@ -1,6 +1,7 @@
 //! Tests of the declared metrics, their rendering and the documents that name them.
 
 use super::*;
+use crate::core::context::verdict::Diagnosis;
 use reseed_protocol::{
     CloseCode,
     compaction::{CompactionRung, FailedRung},
@@ -43,6 +44,11 @@ pub(super) fn record_all() {
     let broke = PrefixBreak { part, reason: BreakReason::CompactionUndone, detail: None, lost_tokens: 40 };
     request_shared(&Receipt { prefix_tokens: 60, broke: Some(broke), ..Receipt::default() });
     request_shared(&Receipt { prefix_tokens: 100, ..Receipt::default() });
+    for reason in ["tools_changed", "verbosity_changed", "unavailable"] {
+        let provider = Some(Diagnosis::because(Some(reason), None).verdict(None));
+        request_shared(&Receipt { provider, ..Receipt::default() });
+    }
+    request_shared(&Receipt { provider: Some(Diagnosis::hit().verdict(None)), ..Receipt::default() });
     compaction::compaction_committed(&compaction::tests::committed(|event| {
         event.failed_rungs = vec![FailedRung { rung: CompactionRung::ModelSummary, reason: "timeout".into() }];
     }));

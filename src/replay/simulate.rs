@@ -231,6 +231,7 @@ impl Simulation<'_> {
                 options: RequestOptions { max_output_tokens: Some(most), ..RequestOptions::default() },
                 meta: EnvelopeMeta::default(),
             },
+            compared_with: None,
         };
         let messages = body.messages().map(|message| &message.message).collect();
         self.meter.summary(&Request { system: &self.system, tools: &self.tools, messages });

@@ -6,6 +6,7 @@
 
 use crate::{
     core::{
+        context::verdict,
         model::{Answer, ModelFault, ModelRequest, Purpose},
         prices::Prices,
         tool::ToolPlace,
@@ -24,6 +25,7 @@ use reseed_protocol::{
     },
     context::{BreakerReason, ContextWarning},
     event::{EphemeralEvent, Event},
+    receipt::Receipt,
     reply::Reply,
     tools::CallOutcome,
 };
@@ -175,6 +177,7 @@ impl Measure {
                 }
                 if let Some(receipt) = appended.entry.message().and_then(|message| message.receipt.as_deref()) {
                     metrics::request_shared(receipt);
+                    self.provider_disagrees(receipt);
                 }
             }
             Event::ContextCompacted(compacted) => {
@@ -195,6 +198,20 @@ impl Measure {
             }
             _ => {}
         }
+    }
+
+    /// Logs that the provider sees another difference to the previous request than the receipt.
+    fn provider_disagrees(&self, receipt: &Receipt) {
+        let Some(provider) = receipt.provider.as_ref().filter(|provider| provider.agrees == Some(false)) else {
+            return;
+        };
+        tracing::info!(
+            session = %self.session,
+            receipt = receipt.broke.as_ref().map_or("none", |broke| verdict::part_of(&broke.part)),
+            provider = provider.part.as_deref().unwrap_or("none"),
+            reason = provider.reason.as_deref(),
+            "the provider disagrees with the receipt of a request"
+        );
     }
 
     pub(super) fn emitted(&self, event: &EphemeralEvent) {

@@ -135,7 +135,8 @@ mod tests {
         let (outbox, mut incoming) = Outbox::new(8);
         let send = |reply: Reply| outbox.reply("session".parse().unwrap(), "command".parse().unwrap(), reply);
         let context = |bytes: usize| {
-            let context = Context { envelope: None, markdown: Some("x".repeat(bytes)), tokens: 0, receipt: None };
+            let context =
+                Context { envelope: None, markdown: Some("x".repeat(bytes)), tokens: 0, receipt: None, answered: None };
             Reply::Context(Box::new(context))
         };
         let mut code = || match incoming.try_recv() {

@@ -76,6 +76,7 @@ fn provider_of(settings: &Settings, kind: ProviderKind, prefix: &'static str) ->
             let mut options = OpenAiOptions {
                 api_key: model.openai_api_key.clone(),
                 api: model.openai_api,
+                diagnostics: model.cache_diagnostics,
                 first_event_timeout,
                 idle_timeout,
                 prefix,
@@ -90,6 +91,7 @@ fn provider_of(settings: &Settings, kind: ProviderKind, prefix: &'static str) ->
             let mut options = AnthropicOptions {
                 api_key: model.anthropic_api_key.clone(),
                 cache_ttl: model.anthropic_cache_ttl,
+                diagnostics: model.cache_diagnostics,
                 first_event_timeout,
                 idle_timeout,
                 prefix,

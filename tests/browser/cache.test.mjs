@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { breakText, dollars, lastAsked, paidText, sharedText, sharesOf } from "../../src/server/web/cache.js";
+import { breakText, dollars, lastAsked, paidText, sharedText, sharesOf, verdictText } from "../../src/server/web/cache.js";
 
 test("small amounts have more decimals", () => {
   assert.deepEqual([0, 1_500, 9_999_999, 10_000_000, 12_345_678_901].map(dollars), ["$0.000000", "$0.000002", "$0.010000", "$0.0100", "$12.3457"]);
@@ -31,6 +31,12 @@ test("words say where and why requests diverge", () => {
   assert.match(broke("tools", "tools"), /at the tools: other tools/);
   assert.match(broke("message:e1", "compaction"), /at a message: older messages were summarised/);
   assert.match(broke("message", "a word of a newer server"), /at a message: a word of a newer server\./);
+});
+
+test("the provider's verdict is said in words", () => {
+  assert.equal(verdictText({ verdict: "unknown", reason: "unavailable" }), "The provider could not compare them.");
+  assert.equal(verdictText({ verdict: "hit", agrees: true }), "The provider says that nothing has changed.");
+  assert.equal(verdictText({ verdict: "miss", reason: "tools_changed", part: "tools", agrees: false }), "The provider disagrees: it says that the tools changed.");
 });
 
 test("the newest answer whose request is known is the last request", () => {

@@ -3,6 +3,7 @@
 
 mod breaks;
 mod golden;
+mod verdicts;
 
 use crate::support::{
     binary::Binary,

@@ -63,6 +63,7 @@ fn request(messages: Vec<Message>) -> ModelRequest {
             meta: EnvelopeMeta::default(),
         },
         purpose: Purpose::Turn,
+        compared_with: None,
     }
 }
 

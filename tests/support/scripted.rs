@@ -303,6 +303,7 @@ mod tests {
                 meta: EnvelopeMeta::default(),
             },
             purpose: Purpose::Turn,
+            compared_with: None,
         }
     }
 

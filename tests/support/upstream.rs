@@ -6,6 +6,7 @@
 //! refused as OpenAI refuses them, before the script is called, and answers report usage.
 
 mod check;
+mod judge;
 mod messages;
 mod reply;
 
@@ -51,12 +52,22 @@ pub(crate) struct Setup {
     pub(crate) loading: Option<Gate>,
     /// True if it works on one request at a time: others wait.
     pub(crate) has_one_slot: bool,
+    /// True if it compares requests, and gives each answer an id of its own.
+    pub(crate) compares: bool,
 }
 
 impl Default for Setup {
     fn default() -> Self {
         let models = json!({ "object": "list", "data": [{ "id": "test-model", "object": "model" }] });
-        Self { window_tokens: None, count: check::tokens, models, props: None, loading: None, has_one_slot: false }
+        Self {
+            window_tokens: None,
+            count: check::tokens,
+            models,
+            props: None,
+            loading: None,
+            has_one_slot: false,
+            compares: false,
+        }
     }
 }
 
@@ -150,6 +161,7 @@ struct Seen {
     requests: Vec<Asked>,
     violations: Vec<String>,
     refused: usize,
+    judge: judge::Judge,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -336,6 +348,10 @@ impl Shared {
             Api::Messages => messages::violations(&headers, &body),
             _ => check::violations(api, &body),
         });
+        let is_asked = ["diagnostics", "prompt_cache_options"].iter().any(|name| body.get(*name).is_some());
+        if is_asked && !self.setup.compares {
+            violations.push("nobody asked for a comparison".to_owned());
+        }
         let asked = Asked { api, headers, tokens: (self.setup.count)(&body), body, raw };
         let window = self.setup.window_tokens.filter(|&window| asked.tokens > window);
         let number = {
@@ -350,6 +366,13 @@ impl Shared {
             Some(window) if api == Api::Messages => messages::overflow(asked.tokens, window),
             Some(window) => Reply::overflow(asked.tokens, window),
             None => locked(&self.script)(&asked),
+        };
+        let reply = match self.setup.compares {
+            true => reply.compared(|| {
+                let id = format!("{}_{number}", if api == Api::Messages { "msg" } else { "resp" });
+                (locked(&self.seen).judge.verdict(&asked, &id), id)
+            }),
+            false => reply,
         };
         self.counts.send_modify(|counts| counts.asked = counts.asked.max(number));
         reply.steps(api, (asked.tokens, self.setup.window_tokens.unwrap_or(u64::MAX)))

@@ -34,6 +34,8 @@ open! {
         tokens: u64,
         /// The receipt that it would get, compared with the session's previous request.
         receipt?: Receipt,
+        /// The receipt of the newest answer, which may have the provider's verdict.
+        answered?: Receipt,
     }
 
     /// Payload of `context_warning`.

@@ -324,6 +324,7 @@ impl Asking {
                 options,
                 meta: EnvelopeMeta::default(),
             },
+            compared_with: None,
         })
     }
 

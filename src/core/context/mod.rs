@@ -13,6 +13,7 @@ pub mod patch;
 pub mod prefix;
 pub(crate) mod replay;
 pub mod seed;
+pub mod verdict;
 pub mod window;
 pub mod windows;
 

@@ -119,7 +119,8 @@ impl<'a> PlannedRequest<'a> {
         Self {
             model,
             tools: pieces(tools.iter().map(tool), fixed.tools),
-            system: pieces(system.parts.iter().map(part), fixed.system),
+            // A part without text is not sent.
+            system: pieces(system.parts.iter().filter(|part| !part.text.is_empty()).map(part), fixed.system),
             messages: Vec::new(),
             cached: 0,
             tokens: 0,

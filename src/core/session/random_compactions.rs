@@ -289,6 +289,7 @@ impl World {
             model: "test".into(),
             envelope: envelope(&Compiled::default(), context, &RequestOptions::default(), EnvelopeMeta::default()),
             purpose: Purpose::Summary,
+            compared_with: None,
         });
         let around = Surroundings {
             model: "test",

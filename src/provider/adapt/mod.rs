@@ -19,10 +19,13 @@ use super::{
     retry::{Attempts, Failed, RetryPolicy},
     upstream::Address,
 };
-use crate::core::{
-    fingerprint::fingerprint,
-    model::{Answer, ModelFault, ModelRequest},
-    need::Needs,
+use crate::{
+    config::DiagnosticsChoice,
+    core::{
+        fingerprint::fingerprint,
+        model::{Answer, ModelFault, ModelRequest},
+        need::Needs,
+    },
 };
 use ids::forget_known;
 use needs::{Adaptations, Search};
@@ -52,19 +55,35 @@ pub(super) struct Server {
     name: String,
     /// The beginning of the names of its models, which the server itself does not know.
     prefix: &'static str,
+    /// The models that are asked to compare requests.
+    diagnoses: Models,
 }
+
+/// Returns true for some models.
+type Models = fn(&str) -> bool;
 
 impl Server {
     /// Creates the server at this address. The names of its models begin with `prefix`, which is not sent.
     pub(super) fn new(address: &Address, retry: RetryPolicy, prefix: &'static str) -> Self {
         let name = format!("{:016x}", fingerprint(address.base_url().as_bytes()));
-        Self { adaptations: Adaptations::at(address.host()), retry, name, prefix }
+        Self { adaptations: Adaptations::at(address.host()), retry, name, prefix, diagnoses: |_| false }
+    }
+
+    /// Asks models to compare requests, as the setting says. `auto` are those that are known to do it.
+    pub(super) fn diagnosing(self, choice: DiagnosticsChoice, auto: Models) -> Self {
+        let diagnoses: Models = match choice {
+            DiagnosticsChoice::Auto => auto,
+            DiagnosticsChoice::On => |_| true,
+            DiagnosticsChoice::Off => |_| false,
+        };
+        Self { diagnoses, ..self }
     }
 
     /// Plans a request in this form.
     pub(super) fn plan<'a>(&'a self, request: &'a ModelRequest, form: &Form, images: ResultImages) -> Plan<'a> {
         let mut plan = Plan::new(request, form, &self.name, images);
         plan.model = request.model.strip_prefix(self.prefix).unwrap_or(&request.model);
+        plan.is_diagnosed = (self.diagnoses)(plan.model);
         plan
     }
 
@@ -116,6 +135,9 @@ impl Server {
         if let Some(payload) = &mut answer.payload {
             payload.server.clone_from(&self.name);
             forget_known(payload, request.messages().map(|message| &*message.message));
+        }
+        if let Some(response) = &mut answer.response {
+            response.server.clone_from(&self.name);
         }
         answer.adapted = search.adapted(shown);
         answer.learnt = search.found();

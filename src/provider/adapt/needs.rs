@@ -20,7 +20,9 @@ use crate::{
         fingerprint::{chained, fingerprint, fingerprint_of},
         model::{ModelFault, ModelRequest},
         need::{
-            Need::{self, Alternate, Apart, NewLimit, NoImages, NoOwnFields, NoSealed, NoTools, ShortIds},
+            Need::{
+                self, Alternate, Apart, NewLimit, NoDiagnostics, NoImages, NoOwnFields, NoSealed, NoTools, ShortIds,
+            },
             Needs, Refusal,
         },
     },
@@ -35,7 +37,7 @@ use std::{
 /// Maximum times that a request is sent again because of refusals. A server may name one part at a time.
 const TRIES_MAX: u32 = 8;
 /// Maximum of these if no word says what was refused: one for each item in [`BLIND`].
-const BLIND_TRIES_MAX: u32 = 6;
+const BLIND_TRIES_MAX: u32 = 7;
 /// Maximum number of models that are remembered. For others, each request works around its refusals anew.
 const MODELS_MAX: usize = 1024;
 /// Maximum number of facts remembered about sessions, a few bytes each. Beyond that, the oldest is forgotten and must
@@ -48,7 +50,7 @@ const SAMPLE_TRIES: u32 = 2;
 
 /// The changes to try if a refusal names nothing. They concern parts that a session may contain and its model refuses,
 /// which would block the session permanently. Images that are new since the last answer come first.
-const BLIND: [Need; 6] = [Apart, Alternate, NoOwnFields, NoSealed, NoImages, NoTools];
+const BLIND: [Need; 7] = [NoDiagnostics, Apart, Alternate, NoOwnFields, NoSealed, NoImages, NoTools];
 
 /// How a server or a model is recognised.
 #[derive(Debug, Clone, Copy)]

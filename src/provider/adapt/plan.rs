@@ -54,6 +54,15 @@ pub(crate) struct Plan<'a> {
     pub(crate) passing_parts: usize,
     /// The number of parts at the beginning that are the summary of a compaction.
     pub(crate) summary_parts: usize,
+    /// True if the server is asked to compare requests.
+    pub(crate) is_diagnosed: bool,
+}
+
+/// The request of a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Comparison<'a> {
+    /// The server's id of the answer to the earlier request; `None` if there is none.
+    pub(crate) with: Option<&'a str>,
 }
 
 impl<'a> Plan<'a> {
@@ -94,7 +103,17 @@ impl<'a> Plan<'a> {
         };
         let (passing_parts, summary_parts) = (uncached.iter().map(parts).sum(), summary.map_or(0, parts));
         let model = &request.model;
-        Self { request, model, needs, shown, system, messages, ids, server, passing_parts, summary_parts }
+        let is_diagnosed = false;
+        Self { request, model, needs, shown, system, messages, ids, server, passing_parts, summary_parts, is_diagnosed }
+    }
+
+    /// Returns the comparison that the server is asked for, if any. Only requests of turns are compared.
+    pub(crate) fn comparison(&self) -> Option<Comparison<'a>> {
+        if !self.is_diagnosed || self.request.purpose != Purpose::Turn || self.does(Need::NoDiagnostics) {
+            return None;
+        }
+        let own = self.request.compared_with.as_ref().filter(|response| response.server == self.server);
+        Some(Comparison { with: own.map(|response| response.id.as_str()) })
     }
 
     /// Returns true if the model has a need, and records it. Call this only where the need changes what is sent.

@@ -44,6 +44,10 @@ use std::{
 use stream::MessagesStream;
 use tokio::time::Instant;
 
+/// The host that is known to compare requests.
+const ANTHROPIC_HOST: &str = "api.anthropic.com";
+/// The part of the API that compares requests.
+const DIAGNOSIS_BETA: &str = "cache-diagnosis-2026-04-07";
 /// The version of the API.
 const VERSION: &str = "2023-06-01";
 /// The time after which the models are listed again, if a fault may be over.
@@ -84,7 +88,9 @@ impl Anthropic {
         let key = key_header(HeaderName::from_static("x-api-key"), "", options.api_key.as_ref(), VARIABLES)?;
         let version = (HeaderName::from_static("anthropic-version"), HeaderValue::from_static(VERSION));
         let headers = HeaderMap::from_iter(key.into_iter().chain([version]));
-        let server = Server::new(&address, retry, prefix);
+        let at_anthropic = address.host() == ANTHROPIC_HOST;
+        let server = Server::new(&address, retry, prefix)
+            .diagnosing(options.diagnostics, if at_anthropic { |_| true } else { |_| false });
         Ok(Self { transport, address, headers, cache_ttl, server, listed: Mutex::default() })
     }
 
@@ -148,12 +154,15 @@ impl Anthropic {
         serde_json::to_vec(&body).unwrap_or_default()
     }
 
-    /// Sends a request and waits for the head of the response.
-    async fn open(&self, body: Vec<u8>) -> Result<Events, ModelFault> {
+    /// Sends a request that uses these further parts of the API, and waits for the head of the response.
+    async fn open(&self, body: Vec<u8>, betas: &[&str]) -> Result<Events, ModelFault> {
         let sending = async {
             let url = format!("{}/v1/messages", self.address.base_url());
             let request = self.transport.client().post(url).headers(self.headers.clone());
-            let request = request.header(CONTENT_TYPE, "application/json").header(ACCEPT, "text/event-stream");
+            let mut request = request.header(CONTENT_TYPE, "application/json").header(ACCEPT, "text/event-stream");
+            if !betas.is_empty() {
+                request = request.header("anthropic-beta", betas.join(","));
+            }
             request.body(body).send().await.map_err(|error| lost(&error))
         };
         self.transport.open(sending).await
@@ -173,10 +182,13 @@ impl Attempt for Anthropic {
     ) -> Result<(Answer, Needs), Failed> {
         self.learn_limits().await;
         let plan = self.plan(request, form);
-        let mut reading = Reading::new(MessagesStream::default(), sink);
+        let comparison = plan.comparison();
+        let betas = comparison.map(|_| DIAGNOSIS_BETA);
+        let is_compared = comparison.is_some_and(|comparison| comparison.with.is_some());
+        let mut reading = Reading::new(MessagesStream::new(is_compared), sink);
         loop {
             let body = self.bytes(&plan, reading.decoder.begun());
-            let events = self.open(body).await.map_err(|fault| reading.failed(fault))?;
+            let events = self.open(body, betas.as_slice()).await.map_err(|fault| reading.failed(fault))?;
             reading.read(events).await?;
             if !reading.decoder.goes_on() {
                 return reading.finish().map(|answer| (answer, plan.shown()));

@@ -1,7 +1,7 @@
 //! Options of the Messages API, validated once when the provider is created.
 
 use crate::{
-    config::CacheTtl,
+    config::{CacheTtl, DiagnosticsChoice},
     provider::{
         retry::RetryPolicy,
         upstream::{CONNECT_TIMEOUT, FIRST_EVENT_TIMEOUT, Variables, idle_timeout},
@@ -24,6 +24,8 @@ pub struct AnthropicOptions {
     pub api_key: Option<SecretString>,
     /// How long the provider's cache keeps what a request writes to it.
     pub cache_ttl: CacheTtl,
+    /// Whether the provider is asked to compare each request with the previous one.
+    pub diagnostics: DiagnosticsChoice,
     /// The time limit for opening a connection, including TLS.
     pub connect_timeout: Duration,
     /// The time limit from sending a request to the first event of its answer.
@@ -42,6 +44,7 @@ impl Default for AnthropicOptions {
             base_url: ANTHROPIC_BASE_URL.to_owned(),
             api_key: None,
             cache_ttl: CacheTtl::Minutes,
+            diagnostics: DiagnosticsChoice::Auto,
             connect_timeout: CONNECT_TIMEOUT,
             first_event_timeout: FIRST_EVENT_TIMEOUT,
             idle_timeout: idle_timeout(FIRST_EVENT_TIMEOUT),

@@ -56,6 +56,14 @@ pub(super) struct MessagesRequest<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     top_p: Option<f64>,
     stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    diagnostics: Option<Diagnostics<'a>>,
+}
+
+/// Asks for a comparison with an earlier request. The server remembers only requests that have this.
+#[derive(Debug, Serialize)]
+struct Diagnostics<'a> {
+    previous_message_id: Option<&'a str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -218,6 +226,7 @@ impl<'a> MessagesRequest<'a> {
             // Newer models accept only one of the two.
             top_p: plan.top_p().filter(|_| temperature.is_none() && !is_thinking),
             stream: true,
+            diagnostics: plan.comparison().map(|comparison| Diagnostics { previous_message_id: comparison.with }),
         }
     }
 }

@@ -67,6 +67,7 @@ fn request(messages: Vec<Message>) -> ModelRequest {
             meta: EnvelopeMeta::default(),
         },
         purpose: Purpose::Turn,
+        compared_with: None,
     }
 }
 

@@ -5,16 +5,20 @@
 //! events of other kinds are skipped; blocks are sent back to a paused answer all the same.
 
 use crate::{
-    core::model::{ModelFault, ReportedUsage},
+    core::{
+        context::verdict::Diagnosis,
+        model::{ModelFault, ReportedUsage},
+    },
     provider::{
         fault::{classify, fault},
-        upstream::{Assembly, Decoder, Ending, Finish, Object, Piece, Progress, Reports, as_further, finish},
+        upstream::{Assembly, Decoder, Ending, Finish, Object, Piece, Progress, Remarks, Reports, as_further, finish},
     },
 };
 use jiff::Timestamp;
 use reqwest::header::HeaderMap;
 use reseed_protocol::{ErrorCode, FurtherUsage, StopReason};
 use serde_json::{Map, Value, value::RawValue};
+use std::borrow::Cow;
 
 /// The most times that a paused answer is continued. Each time, the server works for minutes.
 const PAUSES_MAX: u32 = 16;
@@ -36,6 +40,10 @@ pub(super) struct MessagesStream {
     before: Option<ReportedUsage>,
     is_paused: bool,
     pauses: u32,
+    /// True if the server is asked to compare the request with an earlier one.
+    is_compared: bool,
+    /// What the first stream said about the answer.
+    remarks: Remarks,
 }
 
 /// A block that events can still extend.
@@ -59,6 +67,7 @@ impl Decoder for MessagesStream {
             "message_start" => {
                 let message = event.object("message");
                 self.count(message.as_ref());
+                message.iter().for_each(|message| self.remark(message));
             }
             "content_block_start" => {
                 if self.open.len() == OPEN_MAX {
@@ -94,6 +103,7 @@ impl Decoder for MessagesStream {
                     self.keep(block.end(assembly)?)?;
                 }
                 self.count(Some(&event));
+                self.remark(&event);
                 self.stop(Some(&event))?;
                 self.finish.get_or_insert(Finish::STOP);
                 return Ok(Progress::Done);
@@ -113,9 +123,36 @@ impl Decoder for MessagesStream {
         };
         self.finish.map(|Finish { stop_reason, is_full }| Ending { stop_reason, usage, is_full })
     }
+
+    fn take_remarks(&mut self) -> Remarks {
+        std::mem::take(&mut self.remarks)
+    }
 }
 
 impl MessagesStream {
+    /// Starts an answer to a request that the server is asked to compare with an earlier one, or not.
+    pub(super) fn new(is_compared: bool) -> Self {
+        Self { is_compared, ..Self::default() }
+    }
+
+    /// Reads the id of the message and the comparison. The server says `null` if nothing differs, and leaves out the
+    /// reason if it is not ready. The streams after a pause are about other requests.
+    fn remark(&mut self, message: &Object<'_>) {
+        if self.remarks.id.is_some() {
+            return;
+        }
+        self.remarks.id = message.text("id").map(Cow::into_owned);
+        let said = message.fields().find(|(name, _)| *name == "diagnostics").map(|(_, said)| said.get());
+        self.remarks.diagnosis = said.filter(|_| self.is_compared).map(|said| match Object::read(said) {
+            None => Diagnosis::hit(),
+            Some(said) => {
+                let reason = said.object("cache_miss_reason");
+                let lost = reason.as_ref().and_then(|reason| reason.count("cache_missed_input_tokens"));
+                Diagnosis::because(reason.and_then(|reason| reason.text("type")).as_deref(), lost)
+            }
+        });
+    }
+
     /// Returns the blocks that the server wants back to continue the answer; empty unless it has paused.
     pub(super) fn begun(&self) -> &[Value] {
         if self.pauses > 0 { &self.blocks } else { &[] }

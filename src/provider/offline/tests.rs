@@ -54,6 +54,7 @@ fn request(messages: &[Message]) -> ModelRequest {
             meta: EnvelopeMeta::default(),
         },
         purpose: Purpose::Turn,
+        compared_with: None,
     }
 }
 

@@ -39,6 +39,7 @@ use crate::core::{
 use chat_request::ChatRequest;
 use chat_stream::ChatStream;
 use connection::Connection;
+use options::takes_cache_options;
 use reseed_protocol::ErrorCode;
 use responses_request::ResponsesRequest;
 use responses_stream::ResponsesStream;
@@ -69,7 +70,9 @@ impl OpenAi {
     pub fn new(options: OpenAiOptions) -> Result<Self, InvalidOptions> {
         let connection = Connection::new(&options)?;
         let api = options.api.at(connection.at_openai());
-        let server = Server::new(connection.address(), options.retry, options.prefix);
+        let at_openai = connection.at_openai();
+        let server = Server::new(connection.address(), options.retry, options.prefix)
+            .diagnosing(options.diagnostics, if at_openai { takes_cache_options } else { |_| false });
         Ok(Self { connection, api, server, slots: AtomicU64::new(0) })
     }
 

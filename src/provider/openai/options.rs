@@ -1,7 +1,7 @@
 //! Connection options of a model server, validated once when the provider is created.
 
 use crate::{
-    config::ApiChoice,
+    config::{ApiChoice, DiagnosticsChoice},
     provider::{
         retry::RetryPolicy,
         upstream::{CONNECT_TIMEOUT, FIRST_EVENT_TIMEOUT, Variables, idle_timeout},
@@ -26,6 +26,8 @@ pub struct OpenAiOptions {
     pub api_key: Option<SecretString>,
     /// The API to speak.
     pub api: ApiChoice,
+    /// Whether the provider is asked to compare each request with the previous one, in the Responses API.
+    pub diagnostics: DiagnosticsChoice,
     /// The time limit for opening a connection, including TLS.
     pub connect_timeout: Duration,
     /// The time limit from sending a request to the first event of its answer (`UPSTREAM_FIRST_EVENT_TIMEOUT_SECS`). A
@@ -45,6 +47,7 @@ impl Default for OpenAiOptions {
             base_url: OPENAI_BASE_URL.to_owned(),
             api_key: None,
             api: ApiChoice::Auto,
+            diagnostics: DiagnosticsChoice::Auto,
             connect_timeout: CONNECT_TIMEOUT,
             first_event_timeout: FIRST_EVENT_TIMEOUT,
             idle_timeout: idle_timeout(FIRST_EVENT_TIMEOUT),
@@ -52,6 +55,14 @@ impl Default for OpenAiOptions {
             prefix: "",
         }
     }
+}
+
+/// Returns true for OpenAI's models that take `prompt_cache_options`: GPT-5.6 and later.
+pub(super) fn takes_cache_options(model: &str) -> bool {
+    let version =
+        model.strip_prefix("gpt-").and_then(|rest| rest.split(|c: char| c != '.' && !c.is_ascii_digit()).next());
+    let mut numbers = version.unwrap_or_default().split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (5, 6)
 }
 
 /// An API of a provider.

@@ -57,6 +57,7 @@ fn request() -> ModelRequest {
             meta: EnvelopeMeta::default(),
         },
         purpose: Purpose::Turn,
+        compared_with: None,
     }
 }
 

@@ -42,6 +42,14 @@ pub(super) struct ResponsesRequest<'a> {
     text: Option<Text<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning: Option<Reasoning<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_cache_options: Option<CacheOptions<'a>>,
+}
+
+/// Asks for a comparison with an earlier request.
+#[derive(Debug, Serialize)]
+struct CacheOptions<'a> {
+    comparison_response_id: &'a str,
 }
 
 #[derive(Debug, Serialize)]
@@ -140,6 +148,8 @@ impl<'a> ResponsesRequest<'a> {
                 format: SchemaForm::of(format).map_or(TextFormat::JsonObject, TextFormat::JsonSchema),
             }),
             reasoning: plan.effort().map(|effort| Reasoning { effort }),
+            prompt_cache_options: (plan.comparison().and_then(|comparison| comparison.with))
+                .map(|comparison_response_id| CacheOptions { comparison_response_id }),
         }
     }
 }

@@ -9,16 +9,20 @@
 //! other types are skipped.
 
 use crate::{
-    core::{context::arguments::meant_arguments, model::ModelFault},
+    core::{
+        context::{arguments::meant_arguments, verdict::Diagnosis},
+        model::ModelFault,
+    },
     provider::{
         fault::{classify, fault},
-        upstream::{Assembly, Decoder, Ending, Object, Piece, Progress, usage},
+        upstream::{Assembly, Decoder, Ending, Object, Piece, Progress, Remarks, usage},
     },
 };
 use jiff::Timestamp;
 use reqwest::header::HeaderMap;
 use reseed_protocol::{ErrorCode, StopReason};
 use serde_json::{Value, value::RawValue};
+use std::borrow::Cow;
 
 #[derive(Debug, Default)]
 pub(super) struct ResponsesStream {
@@ -27,6 +31,7 @@ pub(super) struct ResponsesStream {
     /// The calls so far: for each, the server's id and its part of the answer.
     calls: Vec<(String, usize)>,
     ending: Option<Ending>,
+    remarks: Remarks,
 }
 
 /// An item that events can still extend.
@@ -95,6 +100,10 @@ impl Decoder for ResponsesStream {
 
     fn ending(&self) -> Option<Ending> {
         self.ending
+    }
+
+    fn take_remarks(&mut self) -> Remarks {
+        std::mem::take(&mut self.remarks)
     }
 }
 
@@ -208,6 +217,8 @@ impl ResponsesStream {
             _ => StopReason::Stop,
         };
         let usage = response.object("usage").and_then(|reported| usage(&reported));
+        let diagnosis = response.object("prompt_cache_diagnostics").as_ref().map(diagnosis);
+        self.remarks = Remarks { id: response.text("id").map(Cow::into_owned), diagnosis };
         self.ending = Some(Ending { stop_reason, usage, is_full: false });
         Ok(())
     }
@@ -334,6 +345,15 @@ impl OpenItem {
         };
         assembly.set_payload(part, payload);
         Ok(())
+    }
+}
+
+/// Reads the comparison of a request with an earlier one.
+fn diagnosis(said: &Object<'_>) -> Diagnosis {
+    match said.text("type").as_deref() {
+        Some("cache_hit") => Diagnosis::hit(),
+        Some("cache_miss") => Diagnosis::because(said.text("reason").as_deref(), said.count("cache_missed_tokens")),
+        other => Diagnosis::because(other, None),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::core::need::Need::{
-    Alternate, EmptyContent, NoEffort, NoSystem, NoTemperature, NoToolChoice, OneCall, Signature,
+    Alternate, EmptyContent, NoDiagnostics, NoEffort, NoSystem, NoTemperature, NoToolChoice, OneCall, Signature,
 };
 
 /// The words of servers and their meaning. The table of the README is generated from this.
@@ -14,6 +14,21 @@ pub(in crate::provider) const EXAMPLES: &[(&str, Need, &str)] = &[
         "llama.cpp",
         NoImages,
         r#"{"error":{"message":"image input is not supported - hint: you may need to provide the mmproj","code":500}}"#,
+    ),
+    (
+        "Anthropic",
+        NoDiagnostics,
+        r#"{"error":{"type":"invalid_request_error","message":"diagnostics: Extra inputs are not permitted"}}"#,
+    ),
+    (
+        "Anthropic",
+        NoDiagnostics,
+        r#"{"error":{"message":"Unexpected value(s) `cache-diagnosis-2026-04-07` for the `anthropic-beta` header"}}"#,
+    ),
+    (
+        "OpenAI",
+        NoDiagnostics,
+        r#"{"error":{"message":"Unsupported parameter: 'prompt_cache_options' is not supported with this model.","param":"prompt_cache_options"}}"#,
     ),
     ("vLLM, SGLang", NoImages, r#"{"object":"error","message":"m is not a multimodal model","code":400}"#),
     ("Ollama", NoImages, r#"{"error":"this model is missing data required for image input"}"#),

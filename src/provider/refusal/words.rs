@@ -2,9 +2,9 @@
 //! written as `joined` leaves them: without spaces, hyphens, underscores and quotes.
 
 use crate::core::need::Need::{
-    self, Alternate, EmptyContent, NewLimit, NoEffort, NoFormat, NoImages, NoLimit, NoOwnFields, NoSealed,
-    NoStreamOptions, NoStrict, NoSystem, NoTemperature, NoToolChoice, NoTools, NullContent, OldLimit, OneCall,
-    ReasoningBack, ShortIds, Signature,
+    self, Alternate, EmptyContent, NewLimit, NoDiagnostics, NoEffort, NoFormat, NoImages, NoLimit, NoOwnFields,
+    NoSealed, NoStreamOptions, NoStrict, NoSystem, NoTemperature, NoToolChoice, NoTools, NullContent, OldLimit,
+    OneCall, ReasoningBack, ShortIds, Signature,
 };
 
 /// Words of refusal.
@@ -81,10 +81,15 @@ pub(super) const NAMES: &[(&str, &[Need])] = &[
     (".strict", &[NoStrict]),
     ("paralleltoolcalls", &[OneCall]),
     ("toolcallparser", &[NoTools]),
+    ("promptcacheoptions", &[NoDiagnostics]),
+    ("comparisonresponseid", &[NoDiagnostics]),
+    ("previousmessageid", &[NoDiagnostics]),
+    ("cachediagnosis", &[NoDiagnostics]),
 ];
 
 /// Words for the parts that can also mean something else.
 pub(super) const WORDS: &[(&str, &[Need])] = &[
+    ("diagnostics", &[NoDiagnostics]),
     ("alternat", &[Alternate]),
     ("singletool", &[OneCall]),
     ("onetool", &[OneCall]),

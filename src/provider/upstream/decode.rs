@@ -5,10 +5,16 @@ use super::{
     events::{Events, Stage},
 };
 use crate::{
-    core::model::{Answer, FaultOrigin, ModelFault},
+    core::{
+        context::verdict::Diagnosis,
+        model::{Answer, FaultOrigin, ModelFault},
+    },
     provider::{DeltaSink, fault::fault, retry::Failed},
 };
-use reseed_protocol::ErrorCode;
+use reseed_protocol::{ErrorCode, receipt::ResponseId};
+
+/// Maximum bytes of a server's id of an answer. Known ones have 60.
+const ID_BYTES_MAX: usize = 256;
 
 /// The effect of an event on the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +32,20 @@ pub(crate) trait Decoder: Send {
 
     /// Returns how the answer ended, once its terminal event has arrived. A stream that stops before that is truncated.
     fn ending(&self) -> Option<Ending>;
+
+    /// Takes what the server said about the answer besides its content.
+    fn take_remarks(&mut self) -> Remarks {
+        Remarks::default()
+    }
+}
+
+/// What a server says about an answer.
+#[derive(Debug, Default)]
+pub(crate) struct Remarks {
+    /// Its id of the answer.
+    pub(crate) id: Option<String>,
+    /// Its comparison of the request with an earlier one.
+    pub(crate) diagnosis: Option<Diagnosis>,
 }
 
 /// The reason why reading stopped before the stream did.
@@ -80,10 +100,14 @@ impl<'s, D: Decoder> Reading<'s, D> {
     }
 
     /// Returns the complete answer, once its terminal event has been read.
-    pub(crate) fn finish(self) -> Result<Answer, Failed> {
+    pub(crate) fn finish(mut self) -> Result<Answer, Failed> {
         let (begun, shown) = (!self.assembly.is_empty(), self.assembly.shown());
+        let Remarks { id, diagnosis } = self.decoder.take_remarks();
+        let id = id.filter(|id| !id.is_empty() && id.len() <= ID_BYTES_MAX);
+        // The server's name is added to it later.
+        let response = id.map(|id| ResponseId { id, server: String::new() });
         let answer = match self.decoder.ending() {
-            Some(ending) => self.assembly.finish(ending),
+            Some(ending) => self.assembly.finish(ending).map(|answer| Answer { response, diagnosis, ..answer }),
             None => Err(fault(ErrorCode::UpstreamTruncated, "the stream ended without its terminal event")),
         };
         answer.map_err(|fault| Failed { fault: ModelFault { shown, ..fault.at(self.origin) }, begun })

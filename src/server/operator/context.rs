@@ -65,7 +65,8 @@ fn shown(context: Result<Context, ErrorBody>, format: ContextFormat, without_con
     let context = context.map(|mut context| {
         if without_content {
             context.envelope.iter_mut().for_each(leave_out_content);
-            context.receipt.iter_mut().filter_map(|receipt| receipt.broke.as_mut()).for_each(leave_out_words);
+            let receipts = context.receipt.iter_mut().chain(&mut context.answered);
+            receipts.filter_map(|receipt| receipt.broke.as_mut()).for_each(leave_out_words);
         }
         context
     });

@@ -77,6 +77,19 @@ export function sharesOf({ inputTokens, prefixTokens = 0, cachedTokens }) {
   return parts.filter(({ share }) => share > 0).map(({ kind, share }) => ({ kind, share: (share / sent) * 100 }));
 }
 
+/** @type {Record<string, string>} */
+const PARTS = { model: "the model", tools: "the tools", system: "the system prompt", messages: "the messages", input: "the system prompt or the messages", options: "an option" };
+
+/**
+ * Says what the provider found when it compared a request with the previous one.
+ * @param {import("reseed-protocol").ProviderVerdict} provider
+ */
+export function verdictText({ verdict, part = "", agrees }) {
+  if (verdict === "unknown") return "The provider could not compare them.";
+  const found = verdict === "hit" ? "that nothing has changed" : `that ${PARTS[part] ?? part} changed`;
+  return agrees === false ? `The provider disagrees: it says ${found}.` : `The provider says ${found}.`;
+}
+
 /**
  * Says where a request diverges from the previous one, and why.
  * @param {PrefixBreak} broke

@@ -1,6 +1,6 @@
 /** The context gauge and the panel behind it: tokens by kind, which add up to the next request. */
 
-import { breakText, dollars, lastAsked, paidText, sharedText, sharesOf } from "./cache.js";
+import { breakText, dollars, lastAsked, paidText, sharedText, sharesOf, verdictText } from "./cache.js";
 import { byId, clock, el, number, percentOf, styled } from "./dom.js";
 import { PinsView } from "./pins-view.js";
 import { breakerText } from "./report.js";
@@ -172,7 +172,7 @@ function sentBefore({ usage, receipt }) {
   return [
     el("h3", {}, "Last request"),
     el("div", { class: "stack", "aria-hidden": "true" }, ...parts),
-    el("p", { class: "sent-before" }, sharedText(usage), receipt?.broke ? ` ${breakText(receipt.broke)}` : null),
+    el("p", { class: "sent-before" }, sharedText(usage), receipt?.broke ? ` ${breakText(receipt.broke)}` : null, receipt?.provider ? ` ${verdictText(receipt.provider)}` : null),
   ];
 }
 

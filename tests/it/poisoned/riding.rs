@@ -65,6 +65,7 @@ fn ridden(history: &Poisoned, answer: &str) -> (ModelRequest, ModelRequest, Opti
         model: "test".into(),
         envelope: envelope(&Compiled::default(), &context, &RequestOptions::default(), EnvelopeMeta::default()),
         purpose: Purpose::Turn,
+        compared_with: None,
     };
     let around = Surroundings {
         model: "test",

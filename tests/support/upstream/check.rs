@@ -26,6 +26,7 @@ const RESPONSES_FIELDS: &[&str] = &[
     "temperature",
     "max_output_tokens",
     "reasoning",
+    "prompt_cache_options",
 ];
 
 /// Returns a rough token count of a request: one per four characters of anything in it, and four per message.

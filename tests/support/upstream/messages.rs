@@ -20,6 +20,7 @@ const FIELDS: &[&str] = &[
     "temperature",
     "top_p",
     "stream",
+    "diagnostics",
 ];
 
 /// Returns the refusal of a request that does not fit.
@@ -46,6 +47,10 @@ pub(super) fn violations(headers: &[(String, String)], body: &Value) -> Vec<Stri
     let fields = body.as_object().map(|body| body.keys().collect::<Vec<_>>()).unwrap_or_default();
     found
         .extend(fields.iter().filter(|name| !FIELDS.contains(&name.as_str())).map(|name| format!("no field `{name}`")));
+    let is_beta = headers.iter().any(|(name, value)| name == "anthropic-beta" && value.contains("cache-diagnosis-"));
+    if is_beta != body["diagnostics"].get("previous_message_id").is_some() {
+        found.push("its header and its `diagnostics` do not go together".to_owned());
+    }
     if body["stream"] != true || body["model"].as_str().is_none_or(str::is_empty) {
         found.push("it is not streamed, or names no model".to_owned());
     }
@@ -190,10 +195,13 @@ pub(super) fn events(
         "cache_read_input_tokens": read, "cache_creation_input_tokens": written,
         "cache_creation": { "ephemeral_5m_input_tokens": written - written / 2, "ephemeral_1h_input_tokens": written / 2 },
     });
-    let message = json!({
-        "id": "msg_01", "type": "message", "role": "assistant", "model": "test-model", "content": [],
+    let mut message = json!({
+        "id": answer.id.as_deref().unwrap_or("msg_01"), "type": "message", "role": "assistant", "model": "test-model", "content": [],
         "stop_reason": null, "stop_sequence": null, "usage": counts,
     });
+    if let Some(verdict) = &answer.verdict {
+        message["diagnostics"] = verdict.clone();
+    }
     let begin =
         |index: usize, block: Value| json!({ "type": "content_block_start", "index": index, "content_block": block });
     let piece = |index: usize, delta: Value| json!({ "type": "content_block_delta", "index": index, "delta": delta });

@@ -78,6 +78,10 @@ pub(crate) struct Answer {
     pub(super) cache_write_tokens: Option<u64>,
     gate: Option<Gate>,
     pub(super) finish: Finish,
+    /// Its id, if it has one of its own.
+    pub(super) id: Option<String>,
+    /// The comparison of its request with an earlier one.
+    pub(super) verdict: Option<Value>,
 }
 
 #[derive(Debug, Clone)]
@@ -109,6 +113,8 @@ impl Reply {
             cache_write_tokens: None,
             gate: None,
             finish: Finish::Whole,
+            id: None,
+            verdict: None,
         }))
     }
 
@@ -205,6 +211,14 @@ impl Reply {
     /// Ends this way.
     pub(crate) fn ending(self, finish: Finish) -> Self {
         self.change(|answer| answer.finish = finish)
+    }
+
+    /// Gives an answer its verdict and its id. Other replies have none.
+    pub(super) fn compared(self, remarks: impl FnOnce() -> (Option<Value>, String)) -> Self {
+        self.change(|answer| {
+            let (verdict, id) = remarks();
+            (answer.verdict, answer.id) = (verdict, Some(id));
+        })
     }
 
     fn change(mut self, change: impl FnOnce(&mut Answer)) -> Self {
@@ -397,7 +411,12 @@ impl Answer {
             usage
         });
         let details = reason.map(|reason| json!({ "reason": reason }));
-        let response = json!({ "id": "resp_1", "status": status, "output": output, "usage": usage, "incomplete_details": details });
+        let id = self.id.as_deref().unwrap_or("resp_1");
+        let mut response =
+            json!({ "id": id, "status": status, "output": output, "usage": usage, "incomplete_details": details });
+        if let Some(verdict) = &self.verdict {
+            response["prompt_cache_diagnostics"] = verdict.clone();
+        }
         after.push(json!({ "type": format!("response.{status}"), "response": response }));
         (before, deltas, after)
     }

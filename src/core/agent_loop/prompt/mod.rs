@@ -43,7 +43,10 @@ use crate::{
 };
 use added::Added;
 use receipts::Receipts;
-use reseed_protocol::context::{EphemeralChange, SystemPart};
+use reseed_protocol::{
+    context::{EphemeralChange, SystemPart},
+    receipt::ResponseId,
+};
 use std::borrow::Cow;
 
 /// The parts of the next request.
@@ -210,9 +213,20 @@ impl Prompt {
         self.calibration.in_tokens(estimated)
     }
 
-    /// Records that the request in flight was answered, with the input tokens that its provider reported, if any.
-    pub(crate) fn request_answered(&mut self, ledger: &mut Ledger, input_tokens: Option<u64>) {
-        self.carried.receipts.answered(&mut ledger.causes, input_tokens);
+    /// Records that the request in flight was answered, with the input tokens and the id that its provider reported, if
+    /// any.
+    pub(crate) fn request_answered(
+        &mut self,
+        ledger: &mut Ledger,
+        input_tokens: Option<u64>,
+        response: Option<ResponseId>,
+    ) {
+        self.carried.receipts.answered(&mut ledger.causes, input_tokens, response);
+    }
+
+    /// Returns the provider's id of the answer to the request with which the next one is compared.
+    pub(crate) fn compared_with(&self) -> Option<ResponseId> {
+        self.carried.receipts.response().cloned()
     }
 
     /// Records that the request in flight, if any, failed or was stopped.

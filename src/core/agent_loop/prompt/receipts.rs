@@ -5,13 +5,15 @@ use crate::{
     context::prefix::{Divergence, PlannedRequest, SentRequest},
     session::Session,
 };
-use reseed_protocol::receipt::{PrefixBreak, Receipt};
+use reseed_protocol::receipt::{PrefixBreak, Receipt, ResponseId};
 
 /// The session's last answered request, and the one in flight. They are passed from loop to loop. After a restart the
 /// last one is rebuilt from the newest answer on the path, so a restart changes no receipt unless the session moved.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Receipts {
     last: Option<SentRequest>,
+    /// The provider's id of the answer to the last one.
+    response: Option<ResponseId>,
     /// The request in flight, and the causes before it.
     asked: Option<(SentRequest, Causes)>,
 }
@@ -21,8 +23,20 @@ impl Receipts {
     #[must_use]
     pub(super) fn read(session: &Session) -> Self {
         let path = session.tree.path();
-        let last = path.iter().rev().find_map(|node| SentRequest::of_answer(node.entry.message()?));
-        Self { last, asked: None }
+        let read = path.iter().rev().find_map(|node| {
+            let answer = node.entry.message()?;
+            Some((
+                SentRequest::of_answer(answer)?,
+                answer.receipt.as_ref().and_then(|receipt| receipt.response.clone()),
+            ))
+        });
+        let (last, response) = read.map_or((None, None), |(last, response)| (Some(last), response));
+        Self { last, response, asked: None }
+    }
+
+    /// Returns the provider's id of the answer to the last answered request, with which the next one is compared.
+    pub(super) fn response(&self) -> Option<&ResponseId> {
+        self.response.as_ref()
     }
 
     /// Returns this request's receipt, as if it were sent once the request in flight is answered. `causes` are those
@@ -66,13 +80,14 @@ impl Receipts {
         self.asked = Some((sent, causes));
     }
 
-    /// Records that the request in flight was answered, with the input tokens that its provider reported, if any.
-    pub(super) fn answered(&mut self, causes: &mut Causes, input_tokens: Option<u64>) {
+    /// Records that the request in flight was answered, with the input tokens and the id that its provider reported, if
+    /// any.
+    pub(super) fn answered(&mut self, causes: &mut Causes, input_tokens: Option<u64>, response: Option<ResponseId>) {
         let Some((mut sent, before)) = self.asked.take() else { return };
         if let Some(tokens) = input_tokens {
             sent.answered(tokens);
         }
-        self.last = Some(sent);
+        (self.last, self.response) = (Some(sent), response);
         causes.follow(before.past());
     }
 

@@ -51,10 +51,11 @@ impl Prompt {
         let receipt =
             || self.carried.receipts.of(&outgoing, &ledger.causes, envelope.meta.request, compiled.notes.clone());
         let receipt = (!self.carried.receipts.lacks_tools(&outgoing, &ledger.causes)).then(receipt);
+        let answered = ledger.path().iter().rev().find_map(|node| node.entry.message()?.receipt.as_deref().cloned());
         Ok(if as_markdown {
-            Context { envelope: None, markdown: Some(markdown(&envelope)), tokens, receipt }
+            Context { envelope: None, markdown: Some(markdown(&envelope)), tokens, receipt, answered }
         } else {
-            Context { envelope: Some(envelope), markdown: None, tokens, receipt }
+            Context { envelope: Some(envelope), markdown: None, tokens, receipt, answered }
         })
     }
 }

@@ -48,7 +48,8 @@ impl Turn {
         if written_calls::has_call(&message, &asked.sent.tools, |tool| was_named(ledger.path(), tool)) {
             prompt.go_on_without_history(ledger, &asked.model);
         }
-        prompt.request_answered(ledger, answer.usage.map(|reported| reported.input_tokens));
+        let input_tokens = answer.usage.map(|reported| reported.input_tokens);
+        prompt.request_answered(ledger, input_tokens, answer.response.clone());
         if answer.learnt.has(Need::NoTools) {
             prompt.go_on_without_tools(ledger);
         }
@@ -164,7 +165,9 @@ fn answer_message(ledger: &mut Ledger, answer: &Answer, asked: &Asked) -> Messag
     let prefix_tokens = Some(asked.sent.receipt.prefix_tokens);
     message.usage = Some(Usage { prefix_tokens, ..ledger.deployment.prices.priced(&asked.model, usage) });
     let adapted = answer.adapted.iter().map(|need| need.name().to_owned()).collect();
-    message.receipt = Some(Box::new(Receipt { adapted, ..asked.sent.receipt.clone() }));
+    let receipt = asked.sent.receipt.clone();
+    let provider = answer.diagnosis.as_ref().map(|diagnosis| diagnosis.verdict(receipt.broke.as_ref()));
+    message.receipt = Some(Box::new(Receipt { adapted, provider, response: answer.response.clone(), ..receipt }));
     message
 }
 

@@ -237,6 +237,7 @@ impl Turn {
             model: ledger.state().model.clone(),
             envelope: prompt.envelope(ledger, context, count.tokens, count.error_bound_tokens),
             purpose: Purpose::Turn,
+            compared_with: prompt.compared_with(),
         };
         let shown_as = Some((item.clone(), shown_as));
         let withheld = roster.awaits_hooks(ledger, HookPoint::Message);

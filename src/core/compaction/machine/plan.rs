@@ -272,6 +272,7 @@ impl Planner<'_> {
             model: self.ledger.state().model.clone(),
             envelope: self.prompt.envelope(self.ledger, context, self.prompt.estimate(context), 0),
             purpose: Purpose::Turn,
+            compared_with: None,
         })
     }
 

@@ -26,6 +26,7 @@ pub(in crate::provider) fn asking(messages: Vec<Message>) -> ModelRequest {
             meta: EnvelopeMeta::default(),
         },
         purpose: Purpose::Turn,
+        compared_with: None,
     }
 }
 
@@ -93,8 +94,8 @@ fn candidates_are_tried_in_turn_and_only_what_helps_is_kept() {
         (&[ShortIds], Some(&[NoSealed]), None, 1),
         // Nothing is named, so parts that a session may contain are tried. A session loses nothing by the order of
         // roles.
-        (&[Alternate], Some(&[]), Some(Needs::of(&[Alternate])), 2),
-        (&[ShortIds], Some(&[]), None, 5),
+        (&[Alternate], Some(&[]), Some(Needs::of(&[Alternate])), 3),
+        (&[ShortIds], Some(&[]), None, 6),
         // The server accepts the output limit under neither name.
         (&[NoLimit], Some(&[OldLimit, NewLimit, NoLimit]), Some(Needs::of(&[NoLimit])), 3),
     ] {
@@ -201,10 +202,11 @@ fn a_refusal_without_words_is_first_about_what_is_new() {
         tried
     };
     let request = rich();
-    assert_eq!(first(&request), ["images", "user_messages", "roles", "own_fields", "encrypted_reasoning", "tools"]);
+    let others = ["cache_diagnostics", "user_messages", "roles", "own_fields", "encrypted_reasoning", "tools"];
+    assert_eq!(first(&request), [&["images"], &others[..]].concat());
     let said = Message { model: Some("m".into()), ..Message::new(Role::Assistant, Vec::new()) };
     let later = asking(vec![Message::new(Role::User, vec![picture("a")]), said]);
-    assert_eq!(first(&later)[4..], ["images", "tools"]);
+    assert_eq!(first(&later)[5..], ["images", "tools"]);
 }
 
 #[test]
