@@ -54,6 +54,10 @@ settings! {
         /// server's own receipt. `auto` asks Anthropic, and OpenAI's models since GPT-5.6 in the Responses API; `on`
         /// asks every server of these two APIs.
         cache_diagnostics: DiagnosticsChoice = "auto", rules::choice();
+        /// Whether the provider's cache is filled after a compaction, so that the next answer begins sooner, and
+        /// refreshed while the user of a connected session is away, if MODEL_PRICES and the pauses of this session say
+        /// that this is cheaper than to lose it. For Anthropic, and for OpenAI's models that CACHE_DIAGNOSTICS asks.
+        cache_prewarm: Switch = "off", rules::choice();
         /// The provider of MODEL: `auto` is `openai` if OPENAI_API_KEY or OPENAI_BASE_URL is set, and otherwise
         /// `anthropic` if ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL is set. If both are, models of the other one can be
         /// chosen by its name and their own: `anthropic/claude-sonnet-5-5`, or `openai/gpt-4.1-mini`. Such a name stays

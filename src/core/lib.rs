@@ -21,6 +21,7 @@ pub mod fingerprint;
 pub mod hook;
 pub mod model;
 pub mod need;
+pub mod prewarm;
 pub mod prices;
 mod schema;
 #[cfg(test)]

@@ -45,6 +45,8 @@ pub enum Purpose {
     Turn,
     /// A summary for a compaction; never shown to the user.
     Summary,
+    /// None: the request only fills the provider's cache.
+    Prewarm,
 }
 
 /// A complete answer.

@@ -47,6 +47,9 @@ const BREAKS: [&str; 11] = [
     "unknown",
 ];
 
+/// What requests to the model are for.
+const PURPOSES: [&str; 3] = ["turn", "summary", "prewarm"];
+
 /// The parts that a provider's verdict can name.
 const VERDICT_PARTS: [&str; 7] = ["none", "model", "tools", "system", "messages", "input", "options"];
 
@@ -280,20 +283,20 @@ metrics! {
     FIRST_DELTA_SECONDS: Histogram(LONG_SECONDS), "reseed_first_delta_seconds" {},
         "Time from the start of a turn to the first piece of its answer.";
     TOKENS_TOTAL: Counter, "reseed_tokens_total" {
-        purpose: ["turn", "summary"],
+        purpose: PURPOSES,
         kind: ["input", "cached", "cache_write", "cache_write_hour", "output", "reasoning"],
     },
         "Tokens reported by the model server, for turns and for summaries, failed ones, previews and branches \
         included. `cached` and `cache_write` are parts of `input`, `cache_write_hour` of `cache_write`, \
         `reasoning` of `output`.";
     MODEL_REQUESTS_TOTAL: Counter, "reseed_model_requests_total" {
-        purpose: ["turn", "summary"],
+        purpose: PURPOSES,
         outcome: ["ok", "cancelled"].into_iter().chain(model_faults()),
     },
         "Requests to the model, by purpose; outcome is `ok`, `cancelled` or the error code.";
-    MODEL_COST_NANO_USD_TOTAL: Counter, "reseed_model_cost_nano_usd_total" { purpose: ["turn", "summary"] },
+    MODEL_COST_NANO_USD_TOTAL: Counter, "reseed_model_cost_nano_usd_total" { purpose: PURPOSES },
         "Cost of answers in billionths of a US dollar, by purpose; only for models in MODEL_PRICES.";
-    MODEL_UNPRICED_REQUESTS_TOTAL: Counter, "reseed_model_unpriced_requests_total" { purpose: ["turn", "summary"] },
+    MODEL_UNPRICED_REQUESTS_TOTAL: Counter, "reseed_model_unpriced_requests_total" { purpose: PURPOSES },
         "Answered requests of unknown cost: the model has no price, or its server reported no usage.";
     PREFIX_TOKENS_TOTAL: Counter, "reseed_prefix_tokens_total" {},
         "Tokens that turn requests share as a prefix with their session's previous request, and that a provider \
@@ -308,6 +311,9 @@ metrics! {
     },
         "Providers' verdicts on turn requests, by whether the receipt agrees, and the part that differs for the \
         provider, or `none`.";
+    PREWARM_SAVED_NANO_USD_TOTAL: Counter, "reseed_prewarm_saved_nano_usd_total" {},
+        "What turns did not have to write to the provider's cache again because it was refreshed while the user was \
+        away, in billionths of a US dollar, as an estimate. What that cost is the purpose `prewarm`.";
     COMPACTIONS_TOTAL: Counter, "reseed_compactions_total" {
         trigger: ["manual", "threshold", "overflow", "strategy"],
         rung: RUNGS.into_iter().chain(["none"]),

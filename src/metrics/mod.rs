@@ -152,6 +152,7 @@ fn purpose_label(purpose: Purpose) -> &'static str {
     match purpose {
         Purpose::Turn => "turn",
         Purpose::Summary => "summary",
+        Purpose::Prewarm => "prewarm",
     }
 }
 

@@ -40,6 +40,8 @@ pub(super) fn record_all() {
     model_request_finished(Purpose::Summary, Outcome::Cancelled, None);
     model_answer_paid(Purpose::Turn, Some(1_500));
     model_answer_paid(Purpose::Summary, None);
+    model_request_finished(Purpose::Prewarm, Outcome::Ok, Some(usage));
+    PREWARM_SAVED_NANO_USD_TOTAL.add([], 7);
     let part = "system:base".to_owned();
     let broke = PrefixBreak { part, reason: BreakReason::CompactionUndone, detail: None, lost_tokens: 40 };
     request_shared(&Receipt { prefix_tokens: 60, broke: Some(broke), ..Receipt::default() });

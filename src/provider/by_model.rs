@@ -1,7 +1,7 @@
 //! Two providers side by side. The beginning of a model's name says which one serves it.
 
 use super::{AnswerFuture, DeltaSink, ModelsFuture, Provider, Slots};
-use crate::core::model::ModelRequest;
+use crate::core::{model::ModelRequest, prewarm::CacheTerms};
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex, PoisonError},
@@ -58,6 +58,10 @@ impl Provider for ByModel {
             *self.own.lock().unwrap_or_else(PoisonError::into_inner) = own;
             Ok(models)
         })
+    }
+
+    fn cache(&self, model: &str) -> Option<CacheTerms> {
+        self.of(model).cache(model)
     }
 
     fn slots(&self) -> Slots {

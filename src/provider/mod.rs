@@ -15,7 +15,10 @@ mod said;
 mod upstream;
 mod wait;
 
-use crate::core::model::{Answer, Delta, ModelFault, ModelRequest, Takes};
+use crate::core::{
+    model::{Answer, Delta, ModelFault, ModelRequest, Takes},
+    prewarm::CacheTerms,
+};
 use reseed_protocol::ErrorCode;
 use std::{future::Future, pin::Pin, time::Duration};
 
@@ -95,6 +98,11 @@ pub trait Provider: Send + Sync {
 
     /// Lists the models, with their windows where the provider reports them.
     fn models(&self) -> ModelsFuture<'_>;
+
+    /// Returns what is known of the provider's cache of a model, if a request can fill it without an answer.
+    fn cache(&self, _model: &str) -> Option<CacheTerms> {
+        None
+    }
 
     /// Returns how many requests the provider works on at a time, as far as it is known.
     fn slots(&self) -> Slots {

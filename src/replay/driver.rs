@@ -128,6 +128,7 @@ impl<'a> Player<'a> {
         self.now = self.now.plus_millis(TURN_MILLIS);
         self.steps = turn.steps.iter().collect();
         self.texts = turn.texts;
+        self.meter.at = turn.at;
         let input = UserContent::Items(vec![InputItem {
             kind: None,
             id: None,
@@ -324,6 +325,8 @@ impl<'a> Player<'a> {
         self.outcome.summaries = self.meter.summaries;
         self.outcome.peak_tokens = self.meter.peak_tokens;
         self.outcome.dollars = deployment.prices.price(&deployment.model).map(|price| self.meter.dollars(price));
+        self.outcome.lifetimes =
+            deployment.prices.price(&deployment.model).and_then(|price| self.meter.lifetimes(price));
         self.outcome
     }
 }

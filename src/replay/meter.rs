@@ -6,13 +6,16 @@
 //! - A text is *kept* if the context contains all of it: as a message of its own, or within a text that is not from the
 //!   record, such as a summary that quotes it. White space does not count.
 
-use super::recorded::{Recorded, normal};
+use super::{
+    lifetimes::{Asked, Lifetimes},
+    recorded::{Recorded, normal},
+};
 use crate::core::{
     context::{count::Fixed, counter::Counter},
     prices::Price,
 };
 use reseed_protocol::{
-    Message, Part,
+    Message, Part, Timestamp,
     context::{SystemPrompt, ToolDefinition},
 };
 use serde::Serialize;
@@ -77,6 +80,10 @@ pub(crate) struct Meter<'a> {
     pub(crate) summaries: Sent,
     /// The largest request.
     pub(crate) peak_tokens: u64,
+    /// The time of the running turn, if it is known.
+    pub(crate) at: Option<Timestamp>,
+    /// The requests of turns whose times are known.
+    asked: Vec<Asked>,
 }
 
 /// The previous request.
@@ -99,6 +106,8 @@ impl<'a> Meter<'a> {
             turns: Sent::default(),
             summaries: Sent::default(),
             peak_tokens: 0,
+            at: None,
+            asked: Vec::new(),
         }
     }
 
@@ -127,6 +136,7 @@ impl<'a> Meter<'a> {
         self.turns.input_tokens += tokens;
         self.turns.cached_tokens += cached;
         self.turns.lost_tokens += lost;
+        self.asked.extend(self.at.map(|at| Asked { at, tokens, cached_tokens: cached.min(tokens) }));
         self.peak_tokens = self.peak_tokens.max(tokens);
         self.before = Some(SentBefore {
             system: request.system.compiled.clone(),
@@ -231,6 +241,11 @@ impl<'a> Meter<'a> {
             }
         }
         kept
+    }
+
+    /// Returns the costs with a cache that forgets; `None` if the times are not known.
+    pub(crate) fn lifetimes(&self, price: Price) -> Option<Lifetimes> {
+        (!self.asked.is_empty()).then(|| Lifetimes::of(&self.asked, price))
     }
 
     /// Returns the cost.

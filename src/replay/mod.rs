@@ -11,6 +11,7 @@
 //! per session is requested.
 
 mod driver;
+mod lifetimes;
 mod meter;
 mod outcome;
 pub(crate) mod policy;

@@ -1,6 +1,9 @@
 //! The results of one conversation under one policy, and the sums over many.
 
-use super::meter::{Dollars, Kept, Sent};
+use super::{
+    lifetimes::Lifetimes,
+    meter::{Dollars, Kept, Sent},
+};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -31,6 +34,9 @@ pub(crate) struct Outcome {
     pub(crate) unplayed: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) dollars: Option<Dollars>,
+    /// The cost of turns' input if the cache forgets, if the times and the prices are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) lifetimes: Option<Lifetimes>,
 }
 
 /// A compaction, and how much of the conversation so far the context keeps after it.
@@ -73,6 +79,8 @@ pub(crate) struct Total {
     pub(crate) unplayed: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) dollars: Option<Dollars>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) lifetimes: Option<Lifetimes>,
 }
 
 impl Outcome {
@@ -108,6 +116,9 @@ impl Total {
         self.unplayed += outcome.unplayed;
         if let Some(dollars) = &outcome.dollars {
             self.dollars.get_or_insert_default().add(dollars);
+        }
+        if let Some(lifetimes) = &outcome.lifetimes {
+            self.lifetimes.get_or_insert_default().add(lifetimes);
         }
     }
 }

@@ -6,7 +6,7 @@
 //! - texts are in the order in which they were said.
 
 use crate::core::context::counter::Counter;
-use reseed_protocol::{CallId, Message, Part, Role};
+use reseed_protocol::{CallId, Message, Part, Role, Timestamp};
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
@@ -54,6 +54,8 @@ pub(crate) struct Turn {
     pub(crate) steps: Vec<Step>,
     /// The number of texts up to and including the input.
     pub(crate) texts: usize,
+    /// When the input was recorded, if that is known.
+    pub(crate) at: Option<Timestamp>,
 }
 
 /// An answer, and the results of its calls.
@@ -96,13 +98,20 @@ pub(crate) struct Builder {
     /// The calls of the newest step that have no result yet, by their ids in the record.
     open: HashMap<CallId, usize>,
     early: u64,
+    /// The time of the next message, if it is known.
+    at: Option<Timestamp>,
 }
 
 impl Builder {
     /// Creates a builder that counts with this counter.
     pub(crate) fn new(name: impl Into<String>, counter: Counter) -> Self {
         let recorded = Recorded { name: name.into(), ..Recorded::default() };
-        Self { counter, recorded, ids: HashMap::new(), waiting: Vec::new(), open: HashMap::new(), early: 0 }
+        Self { counter, recorded, ids: HashMap::new(), waiting: Vec::new(), open: HashMap::new(), early: 0, at: None }
+    }
+
+    /// Sets the time of the next messages.
+    pub(crate) fn at(&mut self, at: Timestamp) {
+        self.at = Some(at);
     }
 
     /// Adds to the system prompt.
@@ -178,7 +187,7 @@ impl Builder {
             return;
         }
         let input = Arc::new(Message::new(Role::User, input));
-        self.recorded.turns.push(Turn { input, steps: Vec::new(), texts: self.recorded.texts.len() });
+        self.recorded.turns.push(Turn { input, steps: Vec::new(), texts: self.recorded.texts.len(), at: self.at });
     }
 
     fn assistant(&mut self, id: Option<String>, message: Message) {

@@ -1,6 +1,6 @@
 //! Tables of a replay: for the terminal, as Markdown, and as JSON.
 
-use super::{Replay, Run, outcome::Total};
+use super::{Replay, Run, lifetimes::Lifetimes, outcome::Total};
 use serde_json::{Value, json};
 
 /// A column: its heading, and the function that formats its cells.
@@ -32,6 +32,10 @@ const COLUMNS: &[Column] = &[
     ("FAILED", |row| some(row.total.failed)),
     ("UNPLAYED", |row| some(row.total.unplayed)),
     ("COST", |row| row.total.dollars.map_or_else(|| "-".to_owned(), |dollars| dollar(dollars.total()))),
+    ("5M", |row| forgetting(row, |lifetimes| lifetimes.minutes.input_nano_usd)),
+    ("5M WARM", |row| forgetting(row, |lifetimes| lifetimes.minutes.refreshed_nano_usd)),
+    ("1H", |row| forgetting(row, |lifetimes| lifetimes.hour.input_nano_usd)),
+    ("1H WARM", |row| forgetting(row, |lifetimes| lifetimes.hour.refreshed_nano_usd)),
 ];
 
 /// The columns that contain text, in every grid.
@@ -46,7 +50,8 @@ SENT, CACHED, LOST     tokens of all requests of turns; the share that a provide
                        it had and that had to be sent anew
 SUMMARIES, READ, WRITTEN  requests for summaries, the tokens that they sent, and the tokens of the summaries
 OVER, ENDS             requests that were larger than the window; the number of the first of them, on average
-FAILED, UNPLAYED       compactions that failed; recorded answers that were not given, because the turn failed or was refused";
+FAILED, UNPLAYED       compactions that failed; recorded answers that were not given, because the turn failed or was refused
+5M, 1H                 the cost if the cache forgets after five minutes, or an hour; WARM: if it is refreshed while that pays";
 
 /// Returns the lines of the table.
 pub(crate) fn table(replay: &Replay) -> Vec<String> {
@@ -125,6 +130,12 @@ pub(crate) fn document(replay: &Replay, notes: &[String]) -> Value {
         "notes": notes,
         "runs": replay.runs,
     })
+}
+
+/// Formats the whole cost with a cache that forgets, if it is known.
+fn forgetting(row: &Row<'_>, input: fn(&Lifetimes) -> u64) -> String {
+    let (Some(dollars), Some(lifetimes)) = (&row.total.dollars, &row.total.lifetimes) else { return "-".to_owned() };
+    dollar(dollars.output_nano_usd + dollars.summaries_nano_usd + input(lifetimes))
 }
 
 /// Formats a number that is usually zero.

@@ -84,6 +84,7 @@ pub(crate) fn play(
 impl Simulation<'_> {
     fn turn(&mut self, turn: &Turn) {
         self.texts = turn.texts;
+        self.meter.at = turn.at;
         self.context.push((turn.input.clone(), false));
         // If the record has no answer, the request was sent all the same.
         let unanswered = turn.steps.last().is_none_or(|step| !step.results.is_empty());
@@ -256,6 +257,8 @@ impl Simulation<'_> {
         self.outcome.summaries = self.meter.summaries;
         self.outcome.peak_tokens = self.meter.peak_tokens;
         self.outcome.dollars = deployment.prices.price(&deployment.model).map(|price| self.meter.dollars(price));
+        self.outcome.lifetimes =
+            deployment.prices.price(&deployment.model).and_then(|price| self.meter.lifetimes(price));
         self.outcome
     }
 }

@@ -23,6 +23,7 @@ use super::{
     handle::{Mailbox, Message, SessionHandle},
     load::path,
     model_calls::ModelCalls,
+    prewarm::Prewarm,
     resting::{REST_TIME, RestingPlace},
     shared::Shared,
     state_copy::StateCopy,
@@ -101,6 +102,8 @@ struct Actor {
     time: SteadyTime,
     /// The settings that the loop uses.
     deployment: Arc<Deployment>,
+    /// Keeps the provider's cache warm, if the settings say so.
+    prewarm: Option<Box<Prewarm>>,
 }
 
 /// How long an actor waits for the first message from the connection that opened the session. That connection may die
@@ -179,6 +182,7 @@ pub(super) fn actor(
         resting: None,
         time,
         deployment,
+        prewarm: None,
     });
     (handle, actor.run(mailbox))
 }
@@ -341,8 +345,24 @@ impl Actor {
         let now = self.time.now(&*self.shared.clock);
         let effects = handled(agent, now, input);
         self.carry_out(effects, reply_to).await?;
+        self.keep_warm();
         self.update_list();
         Ok(())
+    }
+
+    /// Fills or refreshes the provider's cache, if that is due.
+    fn keep_warm(&mut self) {
+        let Some(agent) = self.agent.as_ref().filter(|_| self.deployment.prewarms && !self.stopping) else {
+            self.prewarm = None;
+            return;
+        };
+        let state = &agent.session().state;
+        let prewarm = self.prewarm.get_or_insert_with(|| Box::new(Prewarm::new(state.compactions)));
+        if agent.is_idle() {
+            prewarm.idle(agent, &self.shared, &self.row.owner());
+        } else {
+            prewarm.busy(state.turn.is_some());
+        }
     }
 
     /// Reports changes to operators and to watchers of the session list.
@@ -350,7 +370,8 @@ impl Actor {
         let Some(agent) = &self.agent else { return };
         let (doing, breaker_open) = (agent.doing(), agent.tripped());
         let last = self.effects.note_breaker(breaker_open);
-        self.row.compacts(Compactions { count: agent.session().state.compactions, last, breaker_open });
+        let prewarmed = self.prewarm.as_ref().and_then(|prewarm| prewarm.total());
+        self.row.compacts(Compactions { count: agent.session().state.compactions, last, breaker_open, prewarmed });
         if doing == SessionState::Idle {
             self.effects.share_state(&agent.session().state);
         }
@@ -517,7 +538,8 @@ impl Actor {
             (true, Some(_)) => REST_TIME,
         };
         let alone = self.detached_since.map(|since| since + alone_for);
-        [tools, alone, self.next_look(), self.next_host_change()].into_iter().flatten().min()
+        let cold = self.prewarm.as_ref().and_then(|prewarm| prewarm.due());
+        [tools, alone, cold, self.next_look(), self.next_host_change()].into_iter().flatten().min()
     }
 }
 

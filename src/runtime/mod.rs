@@ -35,6 +35,7 @@
 //! - `ended_calls`: marks of finished tool calls
 //! - [`labels`]: the labels of entries
 //! - [`whole`]: the full text of truncated tool results
+//! - `prewarm`: keeps the provider's cache of an idle session
 //! - `readable`: checks that stored records can be read back
 //! - `stored_shares`: limits on what a user may have stored
 //!
@@ -63,6 +64,7 @@ pub(crate) mod outbox;
 pub(crate) mod parts;
 mod peek;
 mod pending_replies;
+mod prewarm;
 mod readable;
 pub(crate) mod registry;
 mod resting;

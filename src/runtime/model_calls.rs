@@ -118,7 +118,7 @@ impl ModelCalls {
                     let _waiting = MODEL_REQUESTS_WAITING.hold([]);
                     Some(shared.shares.turns().take(&owner).await)
                 }
-                Purpose::Summary => None,
+                Purpose::Summary | Purpose::Prewarm => None,
             };
             // If another node may have taken over the session, no request is sent, even after waiting for the user's
             // turn. Ending the session drops this task.
@@ -136,7 +136,7 @@ impl ModelCalls {
                     summaries::making_way(provider, &body, (load, &session), makes_way).await
                 }
                 Purpose::Summary => summaries::summary(provider, &body, load.summary(session)).await,
-                Purpose::Turn => {
+                Purpose::Turn | Purpose::Prewarm => {
                     let at_work = load.turn(session);
                     let tells = turn.as_ref().map(|turn| (&*feed, turn));
                     let mut sink = TurnSink { sink: &mut sink, at_work: &at_work, tells, has_begun: false };
@@ -156,7 +156,7 @@ impl ModelCalls {
             report.send(outcome).await;
         });
         let call = match purpose {
-            Purpose::Turn => &mut self.turn,
+            Purpose::Turn | Purpose::Prewarm => &mut self.turn,
             Purpose::Summary => &mut self.summary,
         };
         *call = Some(ModelCall { request, item, model, hurry, task: task.abort_handle() });

@@ -4,7 +4,7 @@
 //! most `CHANGES_MAX` items however slowly it reads. A watcher that falls further behind learns that it has missed
 //! changes. If nobody watches, a change costs one atomic read.
 
-use super::measure::LastCompaction;
+use super::{measure::LastCompaction, prewarm::Prewarmed};
 use crate::{core::agent_loop::usage_ratio, store::Head};
 use dashmap::DashMap;
 use reseed_protocol::{
@@ -250,6 +250,10 @@ pub struct Compactions {
     /// The reason why the circuit breaker for automatic compaction is open, if it is.
     #[serde(rename = "rests", skip_serializing_if = "Option::is_none")]
     pub breaker_open: Option<BreakerReason>,
+    /// What it has cost and saved since the session was opened to fill the provider's cache after compactions, and to
+    /// refresh it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prewarmed: Option<Prewarmed>,
 }
 
 impl Row {

@@ -268,6 +268,7 @@ pub(crate) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment
         cut_rules: &ByStrategy,
         windows,
         prices: settings.model.model_prices.clone(),
+        prewarms: settings.model.cache_prewarm.is_on(),
         tool_timeout_ms: TOOL_TIMEOUT_MS,
         tool_rounds_max: u64::from(tools.tool_rounds_max),
         tool_parallel_max: TOOL_PARALLEL_MAX,

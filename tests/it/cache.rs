@@ -3,6 +3,7 @@
 
 mod breaks;
 mod golden;
+mod prewarm;
 mod verdicts;
 
 use crate::support::{

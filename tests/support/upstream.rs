@@ -133,6 +133,11 @@ impl Asked {
         check::strings(&self.body).iter().any(|found| found.contains(text))
     }
 
+    /// Returns true if it only fills the cache.
+    pub(crate) fn prewarms(&self) -> bool {
+        self.body["max_tokens"] == 0 || self.body["prompt_cache_options"]["prewarm"] == true
+    }
+
     /// Returns true if tools are offered.
     pub(crate) fn offers_tools(&self) -> bool {
         self.body["tools"].as_array().is_some_and(|tools| !tools.is_empty())

@@ -73,6 +73,8 @@ pub struct Deployment {
     pub windows: Windows,
     /// The prices of each model.
     pub prices: Prices,
+    /// True if the provider's cache is filled after compactions, and refreshed while the user is away.
+    pub prewarms: bool,
     /// Default time limit of a tool, in milliseconds.
     pub tool_timeout_ms: u64,
     /// Maximum number of answers with tool calls in one turn.
@@ -124,6 +126,7 @@ impl Default for Deployment {
             cut_rules: &ByStrategy,
             windows: Windows::default(),
             prices: Prices::default(),
+            prewarms: false,
             tool_timeout_ms: TOOL_TIMEOUT_MS,
             tool_rounds_max: 0,
             tool_parallel_max: TOOL_PARALLEL_MAX,

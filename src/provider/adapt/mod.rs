@@ -23,7 +23,7 @@ use crate::{
     config::DiagnosticsChoice,
     core::{
         fingerprint::fingerprint,
-        model::{Answer, ModelFault, ModelRequest},
+        model::{Answer, ModelFault, ModelRequest, Purpose},
         need::Needs,
     },
 };
@@ -87,7 +87,13 @@ impl Server {
         plan
     }
 
-    /// Sends a request until it is answered or fails permanently, and remembers what that showed.
+    /// Returns true if a model is asked to compare requests.
+    pub(super) fn diagnoses(&self, model: &str) -> bool {
+        (self.diagnoses)(model.strip_prefix(self.prefix).unwrap_or(model))
+    }
+
+    /// Sends a request until it is answered or fails permanently, and remembers what that showed. Nobody waits for a
+    /// request that fills the cache, and its refusal says nothing about others.
     pub(super) async fn answer(
         &self,
         api: &impl Attempt,
@@ -95,6 +101,10 @@ impl Server {
         sink: &mut dyn DeltaSink,
     ) -> Result<Answer, ModelFault> {
         let mut search = self.adaptations.begin(request);
+        if request.purpose == Purpose::Prewarm {
+            let attempt = api.attempt(request, &search.form, sink).await;
+            return attempt.map(|(answer, _)| answer).map_err(|failed| failed.fault);
+        }
         let answer = self.answered(api, request, &mut search, sink).await;
         self.adaptations.keep(&request.model, &search);
         answer

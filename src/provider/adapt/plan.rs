@@ -168,8 +168,8 @@ impl<'a> Plan<'a> {
 
     /// Returns the form of the answer that the session is set to; `None` for a summary.
     fn answer(&self) -> Option<&'a AnswerOptions> {
-        let is_turns = self.request.purpose == Purpose::Turn;
-        self.request.envelope.options.answer.as_ref().filter(|_| is_turns)
+        let is_summarys = self.request.purpose == Purpose::Summary;
+        self.request.envelope.options.answer.as_ref().filter(|_| !is_summarys)
     }
 
     /// Returns which tools the model may or must call, if it is sent.

@@ -28,6 +28,7 @@ use crate::{
     core::{
         model::{Answer, ModelFault, ModelRequest},
         need::Needs,
+        prewarm::CacheTerms,
     },
 };
 use models::Limits;
@@ -185,7 +186,7 @@ impl Attempt for Anthropic {
         let comparison = plan.comparison();
         let betas = comparison.map(|_| DIAGNOSIS_BETA);
         let is_compared = comparison.is_some_and(|comparison| comparison.with.is_some());
-        let mut reading = Reading::new(MessagesStream::new(is_compared), sink);
+        let mut reading = Reading::new(MessagesStream::new(is_compared), sink).for_purpose(request.purpose);
         loop {
             let body = self.bytes(&plan, reading.decoder.begun());
             let events = self.open(body, betas.as_slice()).await.map_err(|fault| reading.failed(fault))?;
@@ -209,6 +210,12 @@ impl Provider for Anthropic {
     /// Lists the models. Their output limits apply to the requests that follow.
     fn models(&self) -> ModelsFuture<'_> {
         Box::pin(self.list())
+    }
+
+    fn cache(&self, _model: &str) -> Option<CacheTerms> {
+        let for_an_hour = self.cache_ttl == CacheTtl::Hour;
+        let lifetime_ms = if for_an_hour { 60 * 60_000 } else { 5 * 60_000 };
+        Some(CacheTerms { lifetime_ms, for_an_hour })
     }
 
     fn slots(&self) -> Slots {

@@ -200,6 +200,7 @@ impl<'a> MessagesRequest<'a> {
         let messages = Written::of(plan).turns(plan, mark, MARKS_MAX - taken, begun);
         let max_tokens = output_limit(plan, limits);
         let tool_choice = choice(plan);
+        let prewarms = plan.request.purpose == Purpose::Prewarm;
         let is_forced = plan.choice().is_some_and(ToolChoice::is_forced);
         let (thinking, effort) = thinking(plan, limits, max_tokens);
         // A model that is forced to call a tool must not think first.
@@ -215,7 +216,7 @@ impl<'a> MessagesRequest<'a> {
         }
         Self {
             model: plan.model,
-            max_tokens,
+            max_tokens: if prewarms { 0 } else { max_tokens },
             system,
             messages,
             tools,
@@ -225,7 +226,7 @@ impl<'a> MessagesRequest<'a> {
             temperature: temperature.map(|temperature| temperature.min(TEMPERATURE_MAX)),
             // Newer models accept only one of the two.
             top_p: plan.top_p().filter(|_| temperature.is_none() && !is_thinking),
-            stream: true,
+            stream: !prewarms,
             diagnostics: plan.comparison().map(|comparison| Diagnostics { previous_message_id: comparison.with }),
         }
     }

@@ -30,11 +30,12 @@ use super::{
     adapt::{Attempt, Form, Plan, ResultImages, Server},
     fault::fault,
     retry::Failed,
-    upstream::{Decoder, read_answer},
+    upstream::{Decoder, Reading},
 };
 use crate::core::{
-    model::{Answer, ModelRequest},
+    model::{Answer, ModelRequest, Purpose},
     need::Needs,
+    prewarm::CacheTerms,
 };
 use chat_request::ChatRequest;
 use chat_stream::ChatStream;
@@ -97,10 +98,13 @@ impl OpenAi {
         &self,
         body: &(impl Serialize + Sync),
         decoder: impl Decoder,
+        purpose: Purpose,
         sink: &mut dyn DeltaSink,
     ) -> Result<Answer, Failed> {
         let events = self.connection.open(self.api, body).await.map_err(|fault| Failed { fault, begun: false })?;
-        read_answer(events, decoder, sink).await
+        let mut reading = Reading::new(decoder, sink).for_purpose(purpose);
+        reading.read(events).await?;
+        reading.finish()
     }
 }
 
@@ -124,11 +128,11 @@ impl Attempt for OpenAi {
         let answer = match self.api {
             Api::Chat => {
                 let offered = request.envelope.tools.iter().map(|tool| tool.name.clone()).collect();
-                self.exchange(&ChatRequest::new(&plan), ChatStream::new(offered), sink).await
+                self.exchange(&ChatRequest::new(&plan), ChatStream::new(offered), request.purpose, sink).await
             }
             Api::Responses => {
                 let body = ResponsesRequest::new(&plan, self.connection.at_openai());
-                self.exchange(&body, ResponsesStream::default(), sink).await
+                self.exchange(&body, ResponsesStream::default(), request.purpose, sink).await
             }
         };
         answer.map(|answer| (answer, plan.shown()))
@@ -173,6 +177,12 @@ impl Provider for OpenAi {
             }
             Ok(listed)
         })
+    }
+
+    /// OpenAI's cache keeps the beginning of a request for half an hour, unless another time is asked for.
+    fn cache(&self, model: &str) -> Option<CacheTerms> {
+        let terms = CacheTerms { lifetime_ms: 30 * 60_000, for_an_hour: false };
+        (self.api == Api::Responses && self.server.diagnoses(model)).then_some(terms)
     }
 
     fn slots(&self) -> Slots {

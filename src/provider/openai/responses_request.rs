@@ -8,7 +8,10 @@ use super::{
     options::Api,
     parts::joined_text,
 };
-use crate::{core::need::Need, provider::adapt::Plan};
+use crate::{
+    core::{model::Purpose, need::Need},
+    provider::adapt::Plan,
+};
 use reseed_protocol::{Message, Part, Role, context::ToolDefinition};
 use serde::Serialize;
 use serde_json::Value;
@@ -46,10 +49,14 @@ pub(super) struct ResponsesRequest<'a> {
     prompt_cache_options: Option<CacheOptions<'a>>,
 }
 
-/// Asks for a comparison with an earlier request.
+/// Options of the provider's cache.
 #[derive(Debug, Serialize)]
 struct CacheOptions<'a> {
-    comparison_response_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    comparison_response_id: Option<&'a str>,
+    /// True if the request only fills the cache.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    prewarm: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -130,6 +137,8 @@ impl<'a> ResponsesRequest<'a> {
         }
         let strict = (plan.has_tools() && !plan.does(Need::NoStrict)).then_some(false);
         let tool = |definition| Tool { r#type: "function", definition, strict };
+        let comparison_response_id = plan.comparison().and_then(|comparison| comparison.with);
+        let prewarm = plan.request.purpose == Purpose::Prewarm;
         let seals = at_openai && !plan.does(Need::NoSealed);
         Self {
             model: plan.model,
@@ -138,7 +147,7 @@ impl<'a> ResponsesRequest<'a> {
             tools: if plan.has_tools() { envelope.tools.iter().map(tool).collect() } else { Vec::new() },
             tool_choice: tool_choice(plan, Api::Responses),
             parallel_tool_calls: plan.parallel_calls(),
-            stream: true,
+            stream: !prewarm,
             store: at_openai.then_some(false),
             include: seals.then_some(["reasoning.encrypted_content"]),
             temperature: plan.temperature(),
@@ -148,8 +157,8 @@ impl<'a> ResponsesRequest<'a> {
                 format: SchemaForm::of(format).map_or(TextFormat::JsonObject, TextFormat::JsonSchema),
             }),
             reasoning: plan.effort().map(|effort| Reasoning { effort }),
-            prompt_cache_options: (plan.comparison().and_then(|comparison| comparison.with))
-                .map(|comparison_response_id| CacheOptions { comparison_response_id }),
+            prompt_cache_options: (prewarm || comparison_response_id.is_some())
+                .then_some(CacheOptions { comparison_response_id, prewarm }),
         }
     }
 }

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     core::{
         context::verdict::Diagnosis,
-        model::{Answer, FaultOrigin, ModelFault},
+        model::{Answer, FaultOrigin, ModelFault, Purpose},
     },
     provider::{DeltaSink, fault::fault, retry::Failed},
 };
@@ -62,12 +62,19 @@ pub(crate) struct Reading<'s, D> {
     assembly: Assembly<'s>,
     /// The origin of the last stream, for the log.
     origin: FaultOrigin,
+    /// True if there may be nothing in the answer.
+    may_be_empty: bool,
 }
 
 impl<'s, D: Decoder> Reading<'s, D> {
     /// Starts with nothing.
     pub(crate) fn new(decoder: D, sink: &'s mut dyn DeltaSink) -> Self {
-        Self { decoder, assembly: Assembly::new(sink), origin: FaultOrigin::default() }
+        Self { decoder, assembly: Assembly::new(sink), origin: FaultOrigin::default(), may_be_empty: false }
+    }
+
+    /// Sets what the answer is for. One that only fills the provider's cache is empty.
+    pub(crate) fn for_purpose(self, purpose: Purpose) -> Self {
+        Self { may_be_empty: purpose == Purpose::Prewarm, ..self }
     }
 
     /// Reads a stream to its end.
@@ -107,22 +114,14 @@ impl<'s, D: Decoder> Reading<'s, D> {
         // The server's name is added to it later.
         let response = id.map(|id| ResponseId { id, server: String::new() });
         let answer = match self.decoder.ending() {
+            Some(Ending { stop_reason, usage, .. }) if self.may_be_empty => {
+                Ok(Answer { usage, ..Answer::new(Vec::new(), stop_reason) })
+            }
             Some(ending) => self.assembly.finish(ending).map(|answer| Answer { response, diagnosis, ..answer }),
             None => Err(fault(ErrorCode::UpstreamTruncated, "the stream ended without its terminal event")),
         };
         answer.map_err(|fault| Failed { fault: ModelFault { shown, ..fault.at(self.origin) }, begun })
     }
-}
-
-/// Reads one answer to its end.
-pub(crate) async fn read_answer(
-    events: Events,
-    decoder: impl Decoder,
-    sink: &mut dyn DeltaSink,
-) -> Result<Answer, Failed> {
-    let mut reading = Reading::new(decoder, sink);
-    reading.read(events).await?;
-    reading.finish()
 }
 
 /// Reads events until the decoder or the stream is done.

@@ -26,7 +26,7 @@ mod usage;
 pub use address::InvalidOptions;
 pub(super) use address::{Address, Variables, key_header};
 pub(super) use assembly::{Assembly, Ending, Piece};
-pub(super) use decode::{Decoder, Progress, Reading, Remarks, read_answer};
+pub(super) use decode::{Decoder, Progress, Reading, Remarks};
 pub(super) use events::Events;
 pub(super) use fields::Fields;
 pub(super) use finish::{Finish, finish};

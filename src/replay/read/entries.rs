@@ -78,6 +78,7 @@ fn path(name: &str, entries: Vec<Entry>, leaf: Option<EntryId>, counter: Counter
     }
     for id in on_path.iter().rev() {
         let Some(entry) = by_id.remove(id) else { continue };
+        builder.at(entry.timestamp);
         match entry.data {
             EntryData::Message(message) => {
                 let message = std::sync::Arc::unwrap_or_clone(message);

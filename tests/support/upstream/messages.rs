@@ -51,10 +51,10 @@ pub(super) fn violations(headers: &[(String, String)], body: &Value) -> Vec<Stri
     if is_beta != body["diagnostics"].get("previous_message_id").is_some() {
         found.push("its header and its `diagnostics` do not go together".to_owned());
     }
-    if body["stream"] != true || body["model"].as_str().is_none_or(str::is_empty) {
+    if body["stream"] != (body["max_tokens"] != 0) || body["model"].as_str().is_none_or(str::is_empty) {
         found.push("it is not streamed, or names no model".to_owned());
     }
-    if body["max_tokens"].as_u64().is_none_or(|tokens| tokens == 0) {
+    if body["max_tokens"].as_u64().is_none() {
         found.push("it has no output limit".to_owned());
     }
     if body["temperature"].as_f64().is_some_and(|temperature| !(0.0..=1.0).contains(&temperature)) {

@@ -1,6 +1,6 @@
 //! The server's reactions to a request: an answer in either dialect, a refusal, or any way of breaking off.
 
-use super::{Api, messages};
+use super::{Api, Asked, messages};
 use crate::support::scripted::Gate;
 use serde_json::{Value, json};
 
@@ -121,6 +121,26 @@ impl Reply {
     /// Returns a tool call; `arguments` is JSON text.
     pub(crate) fn call(name: &str, arguments: &str) -> Self {
         Self::text("").and_call(name, arguments)
+    }
+
+    /// Returns the answer to a request that only fills the cache.
+    pub(crate) fn prewarmed(asked: &Asked) -> Self {
+        let tokens = asked.tokens;
+        Self::json(
+            200,
+            &match asked.api {
+                Api::Messages => json!({
+                    "id": "msg_0", "type": "message", "role": "assistant", "content": [], "stop_reason": "max_tokens",
+                    "usage": { "input_tokens": 0, "cache_creation_input_tokens": tokens, "output_tokens": 0 },
+                }),
+                _ => json!({
+                    "id": "resp_0", "object": "response", "status": "completed", "output": [],
+                    "usage": {
+                        "input_tokens": tokens, "input_tokens_details": { "cache_write_tokens": tokens }, "output_tokens": 0,
+                    },
+                }),
+            },
+        )
     }
 
     /// Returns a JSON body.

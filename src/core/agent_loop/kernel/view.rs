@@ -1,8 +1,12 @@
 //! The loop's visible state: the snapshot for clients that join, the context meter, and queries of the server.
 
-use crate::agent_loop::{AgentLoop, navigation, snapshot::Snapshot, stage::Stage};
+use crate::{
+    agent_loop::{AgentLoop, navigation, snapshot::Snapshot, stage::Stage},
+    model::{ModelRequest, Purpose},
+    prewarm::Rhythm,
+};
 use reseed_protocol::{
-    CallId, CommandId, ErrorBody,
+    CallId, CommandId, ErrorBody, Role,
     compaction::RunningCompaction,
     context::{BreakerReason, Context, ContextInfo, GetContext},
     hooks::HookCall,
@@ -69,6 +73,24 @@ impl AgentLoop {
             pins: state.pins.clone(),
             undone: state.undone.clone(),
         }
+    }
+
+    /// Returns a request that fills the provider's cache with what the next one sends, and whether that does not begin
+    /// with the last one.
+    #[must_use]
+    pub fn prewarming(&self) -> (ModelRequest, bool) {
+        let (envelope, is_new) = self.prompt.prewarming(&self.ledger);
+        let model = self.ledger.state().model.clone();
+        (ModelRequest { model, envelope, purpose: Purpose::Prewarm, compared_with: None }, is_new)
+    }
+
+    /// Returns the pauses between the user's inputs in the context, by this period.
+    #[must_use]
+    pub fn rhythm(&self, period_ms: u64) -> Rhythm {
+        let is_input = |role| role == Role::User;
+        let inputs = self.ledger.path().iter().map(|node| &node.entry);
+        let inputs = inputs.filter(|entry| entry.message().is_some_and(|message| is_input(message.role)));
+        Rhythm::of(inputs.map(|entry| entry.timestamp), period_ms)
     }
 
     /// Returns what the next request would send. During a turn, that is the request after the one in flight, as far as

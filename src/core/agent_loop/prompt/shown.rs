@@ -5,7 +5,7 @@ use crate::agent_loop::ledger::Ledger;
 use crate::context::envelope::markdown;
 use reseed_protocol::{
     ErrorBody, ErrorCode,
-    context::{Context, ContextFormat, GetContext},
+    context::{Context, ContextEnvelope, ContextFormat, GetContext},
 };
 use std::sync::Arc;
 
@@ -14,6 +14,16 @@ use std::sync::Arc;
 const CONTEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 impl Prompt {
+    /// Returns the envelope of the next request as it is now, and whether it does not begin with the last one.
+    pub(crate) fn prewarming(&self, ledger: &Ledger) -> (ContextEnvelope, bool) {
+        let context = ledger.context();
+        let count = self.count(ledger, &context);
+        let compiled = self.compiled(ledger.counter(), &context);
+        let outgoing = outgoing(ledger, &compiled, &context, count.tokens);
+        let is_new = self.carried.receipts.of(&outgoing, &ledger.causes, 1, Vec::new()).broke.is_some();
+        (self.envelope(ledger, &context, count.tokens, count.error_bound_tokens), is_new)
+    }
+
     /// Returns what the next request would send. During a turn, that is the request after the one in flight, as far as
     /// it is known. Additions for a single request are included only on demand; they are then those that hooks made for
     /// the last one.
