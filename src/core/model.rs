@@ -24,6 +24,13 @@ pub struct ModelRequest {
 }
 
 impl ModelRequest {
+    /// Returns true if it only fills the provider's cache: it leaves no room for an answer. No session can set this
+    /// limit.
+    #[must_use]
+    pub fn only_fills_cache(&self) -> bool {
+        self.envelope.options.max_output_tokens == Some(0)
+    }
+
     /// Iterates over the messages in the order in which they are sent.
     pub fn messages(&self) -> impl Iterator<Item = &ContextMessage> {
         self.envelope.messages.cached.iter().chain(&self.envelope.messages.uncached)
@@ -45,8 +52,6 @@ pub enum Purpose {
     Turn,
     /// A summary for a compaction; never shown to the user.
     Summary,
-    /// None: the request only fills the provider's cache.
-    Prewarm,
 }
 
 /// A complete answer.

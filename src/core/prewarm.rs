@@ -88,7 +88,7 @@ mod tests {
     const MINUTES: CacheTerms = CacheTerms { lifetime_ms: 300_000, for_an_hour: false };
     const HOUR: CacheTerms = CacheTerms { lifetime_ms: 3_600_000, for_an_hour: true };
 
-    fn rhythm(pauses_mins: &[u64], terms: CacheTerms) -> Rhythm {
+    fn rhythm(pauses_mins: &[i64], terms: CacheTerms) -> Rhythm {
         let ends = pauses_mins.iter().scan(0, |at, pause| {
             *at += pause * 60_000;
             Some(Timestamp(*at))

@@ -5,7 +5,7 @@
 //! combinations, and a server sees few of them: a command starts with its success, the errors that any command
 //! can return, and those in its row of [`Command::TABLE`]. Others appear on first use.
 
-use super::{calls::OF_CLIENT, compaction::reasons, limits::Limit, word};
+use super::{PREWARM, calls::OF_CLIENT, compaction::reasons, limits::Limit, word};
 use ::metrics::Label;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use reseed_protocol::{
@@ -48,7 +48,7 @@ const BREAKS: [&str; 11] = [
 ];
 
 /// What requests to the model are for.
-const PURPOSES: [&str; 3] = ["turn", "summary", "prewarm"];
+const PURPOSES: [&str; 3] = ["turn", "summary", PREWARM];
 
 /// The parts that a provider's verdict can name.
 const VERDICT_PARTS: [&str; 7] = ["none", "model", "tools", "system", "messages", "input", "options"];

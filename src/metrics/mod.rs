@@ -17,7 +17,7 @@ pub(crate) mod limits;
 
 pub(crate) use declared::*;
 
-use crate::core::model::{Purpose, ReportedUsage};
+use crate::core::model::{ModelRequest, Purpose, ReportedUsage};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use reseed_protocol::{ErrorCode, receipt::Receipt, turn::TurnStatus};
 use serde::Serialize;
@@ -148,17 +148,20 @@ pub(crate) fn turn_finished(status: TurnStatus, duration: Duration) {
     TURN_SECONDS.record([], duration);
 }
 
-fn purpose_label(purpose: Purpose) -> &'static str {
-    match purpose {
+/// Returns the label of what a request is for.
+pub(crate) fn purpose_of(request: &ModelRequest) -> &'static str {
+    match request.purpose {
+        _ if request.only_fills_cache() => PREWARM,
         Purpose::Turn => "turn",
         Purpose::Summary => "summary",
-        Purpose::Prewarm => "prewarm",
     }
 }
 
-/// Records the end of a request to the model. `usage` is the model server's report, if there is one.
-pub(crate) fn model_request_finished(purpose: Purpose, outcome: Outcome, usage: Option<ReportedUsage>) {
-    let label = purpose_label(purpose);
+/// The label of requests that only fill the provider's cache.
+pub(crate) const PREWARM: &str = "prewarm";
+
+/// Records the end of a request to the model for this purpose. `usage` is the model server's report, if there is one.
+pub(crate) fn model_request_finished(label: &'static str, outcome: Outcome, usage: Option<ReportedUsage>) {
     MODEL_REQUESTS_TOTAL.add([label, outcome.label()], 1);
     let Some(usage) = usage else { return };
     let further = usage.further.unwrap_or_default();
@@ -175,8 +178,7 @@ pub(crate) fn model_request_finished(purpose: Purpose, outcome: Outcome, usage: 
 }
 
 /// Records the cost of an answer in billionths of a US dollar, or that it is unknown.
-pub(crate) fn model_answer_paid(purpose: Purpose, cost_nano_usd: Option<u64>) {
-    let label = purpose_label(purpose);
+pub(crate) fn model_answer_paid(label: &'static str, cost_nano_usd: Option<u64>) {
     match cost_nano_usd {
         Some(cost) => MODEL_COST_NANO_USD_TOTAL.add([label], cost),
         None => MODEL_UNPRICED_REQUESTS_TOTAL.add([label], 1),

@@ -36,11 +36,11 @@ pub(super) fn record_all() {
     COMMANDS_TOTAL.add(["user_input", Outcome::Error(ErrorCode::QueueFull).label()], 1);
     turn_finished(TurnStatus::Completed, Duration::from_millis(70));
     let usage = ReportedUsage { input_tokens: 9, output_tokens: 3, reasoning_tokens: Some(1), ..Default::default() };
-    model_request_finished(Purpose::Turn, Outcome::Ok, Some(usage));
-    model_request_finished(Purpose::Summary, Outcome::Cancelled, None);
-    model_answer_paid(Purpose::Turn, Some(1_500));
-    model_answer_paid(Purpose::Summary, None);
-    model_request_finished(Purpose::Prewarm, Outcome::Ok, Some(usage));
+    model_request_finished("turn", Outcome::Ok, Some(usage));
+    model_request_finished("summary", Outcome::Cancelled, None);
+    model_answer_paid("turn", Some(1_500));
+    model_answer_paid("summary", None);
+    model_request_finished(PREWARM, Outcome::Ok, Some(usage));
     PREWARM_SAVED_NANO_USD_TOTAL.add([], 7);
     let part = "system:base".to_owned();
     let broke = PrefixBreak { part, reason: BreakReason::CompactionUndone, detail: None, lost_tokens: 40 };

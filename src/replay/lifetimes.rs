@@ -99,15 +99,15 @@ mod tests {
     #[test]
     fn what_the_cache_forgets_is_written_again_unless_it_was_refreshed() {
         let price = Price::parse("3/0.3/15/3.75/6").unwrap();
-        let asked = |minutes: &[u64]| {
-            let at = |(number, minutes): (usize, &u64)| {
+        let asked = |minutes: &[i64]| {
+            let at = |(number, minutes): (usize, &i64)| {
                 let (tokens, cached_tokens) = (1_000, if number == 0 { 0 } else { 1_000 });
                 Asked { at: Timestamp(minutes * 60_000), tokens, cached_tokens }
             };
             minutes.iter().enumerate().map(at).collect::<Vec<_>>()
         };
         let (written, hour, read) = (3_750_000, 6_000_000, 300_000);
-        let of = |minutes: &[u64]| Lifetimes::of(&asked(minutes), price);
+        let of = |minutes: &[i64]| Lifetimes::of(&asked(minutes), price);
         // Short pauses: everything is read.
         let short = of(&[0, 1, 2]);
         assert_eq!(short.minutes.input_nano_usd, written + 2 * read);

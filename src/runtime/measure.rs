@@ -7,7 +7,7 @@
 use crate::{
     core::{
         context::verdict,
-        model::{Answer, ModelFault, ModelRequest, Purpose},
+        model::{Answer, ModelFault, ModelRequest},
         prices::Prices,
         tool::ToolPlace,
     },
@@ -371,13 +371,13 @@ fn steps(failed: &[FailedRung]) -> String {
 }
 
 /// Records a request that ended without an outcome, because it was cancelled or its task panicked.
-pub(super) fn model_left(purpose: Purpose, panicked: bool) {
+pub(super) fn model_left(purpose: &'static str, panicked: bool) {
     let outcome = if panicked { Outcome::Error(ErrorCode::Internal) } else { Outcome::Cancelled };
     metrics::model_request_finished(purpose, outcome, None);
 }
 
 pub(super) fn model_answered(asked: &ModelRequest, prices: &Prices, outcome: &Result<Answer, ModelFault>) {
-    let purpose = asked.purpose;
+    let purpose = metrics::purpose_of(asked);
     match outcome {
         Ok(answer) => {
             metrics::model_request_finished(purpose, Outcome::Ok, answer.usage);

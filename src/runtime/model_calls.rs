@@ -16,7 +16,7 @@ use crate::{
         model::{Answer, Delta, ModelFault, Purpose},
         need::Need,
     },
-    metrics::{FIRST_DELTA_SECONDS, MODEL_REQUESTS_WAITING},
+    metrics::{FIRST_DELTA_SECONDS, MODEL_REQUESTS_WAITING, purpose_of},
     provider::DeltaSink,
     store::{Lease, LeasedSession},
 };
@@ -100,7 +100,7 @@ impl ModelCalls {
         let (feed_of, item_of) = (feed.clone(), item.clone());
         let mut report = OutcomeReport {
             request,
-            purpose,
+            purpose: purpose_of(&body),
             mailbox: self.mailbox.clone(),
             feed: feed_of,
             item: item_of,
@@ -118,7 +118,7 @@ impl ModelCalls {
                     let _waiting = MODEL_REQUESTS_WAITING.hold([]);
                     Some(shared.shares.turns().take(&owner).await)
                 }
-                Purpose::Summary | Purpose::Prewarm => None,
+                Purpose::Summary => None,
             };
             // If another node may have taken over the session, no request is sent, even after waiting for the user's
             // turn. Ending the session drops this task.
@@ -136,7 +136,7 @@ impl ModelCalls {
                     summaries::making_way(provider, &body, (load, &session), makes_way).await
                 }
                 Purpose::Summary => summaries::summary(provider, &body, load.summary(session)).await,
-                Purpose::Turn | Purpose::Prewarm => {
+                Purpose::Turn => {
                     let at_work = load.turn(session);
                     let tells = turn.as_ref().map(|turn| (&*feed, turn));
                     let mut sink = TurnSink { sink: &mut sink, at_work: &at_work, tells, has_begun: false };
@@ -156,7 +156,7 @@ impl ModelCalls {
             report.send(outcome).await;
         });
         let call = match purpose {
-            Purpose::Turn | Purpose::Prewarm => &mut self.turn,
+            Purpose::Turn => &mut self.turn,
             Purpose::Summary => &mut self.summary,
         };
         *call = Some(ModelCall { request, item, model, hurry, task: task.abort_handle() });
@@ -210,7 +210,8 @@ impl DeltaSink for StreamedAnswer {
 /// Reports the outcome of a request to its session, even if the provider panics, because a turn must end.
 struct OutcomeReport {
     request: RequestId,
-    purpose: Purpose,
+    /// What it is for, as metrics say it.
+    purpose: &'static str,
     mailbox: WeakMailbox,
     feed: Arc<Feed>,
     /// The item that shows the answer; `None` if it is not shown.

@@ -13,11 +13,11 @@ use super::{
 use crate::{
     core::{
         agent_loop::AgentLoop,
-        model::{Delta, ModelRequest, Purpose},
+        model::{Delta, ModelRequest},
         prewarm::CacheTerms,
         prices::Price,
     },
-    metrics::PREWARM_SAVED_NANO_USD_TOTAL,
+    metrics::{PREWARM, PREWARM_SAVED_NANO_USD_TOTAL},
     provider::DeltaSink,
 };
 use reseed_protocol::UsageSource;
@@ -203,7 +203,7 @@ impl Unanswered {
 impl Drop for Unanswered {
     fn drop(&mut self) {
         if self.0 {
-            model_left(Purpose::Prewarm, thread::panicking());
+            model_left(PREWARM, thread::panicking());
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::{
     config::DiagnosticsChoice,
     core::{
         fingerprint::fingerprint,
-        model::{Answer, ModelFault, ModelRequest, Purpose},
+        model::{Answer, ModelFault, ModelRequest},
         need::Needs,
     },
 };
@@ -101,7 +101,7 @@ impl Server {
         sink: &mut dyn DeltaSink,
     ) -> Result<Answer, ModelFault> {
         let mut search = self.adaptations.begin(request);
-        if request.purpose == Purpose::Prewarm {
+        if request.only_fills_cache() {
             let attempt = api.attempt(request, &search.form, sink).await;
             return attempt.map(|(answer, _)| answer).map_err(|failed| failed.fault);
         }

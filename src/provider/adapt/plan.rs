@@ -109,7 +109,8 @@ impl<'a> Plan<'a> {
 
     /// Returns the comparison that the server is asked for, if any. Only requests of turns are compared.
     pub(crate) fn comparison(&self) -> Option<Comparison<'a>> {
-        if !self.is_diagnosed || self.request.purpose != Purpose::Turn || self.does(Need::NoDiagnostics) {
+        let is_turns = self.request.purpose == Purpose::Turn && !self.request.only_fills_cache();
+        if !self.is_diagnosed || !is_turns || self.does(Need::NoDiagnostics) {
             return None;
         }
         let own = self.request.compared_with.as_ref().filter(|response| response.server == self.server);
@@ -151,9 +152,10 @@ impl<'a> Plan<'a> {
         self.shown.set(self.shown.get().with(part));
     }
 
-    /// Returns the output limit, if it is sent.
+    /// Returns the output limit, if it is sent. Each API says in its own way that there is to be no answer.
     pub(crate) fn output_limit(&self) -> Option<u64> {
-        self.request.envelope.options.max_output_tokens.filter(|_| !self.does(Need::NoLimit))
+        let limit = self.request.envelope.options.max_output_tokens.filter(|limit| *limit > 0);
+        limit.filter(|_| !self.does(Need::NoLimit))
     }
 
     /// Returns the temperature, if it is sent.
@@ -168,8 +170,8 @@ impl<'a> Plan<'a> {
 
     /// Returns the form of the answer that the session is set to; `None` for a summary.
     fn answer(&self) -> Option<&'a AnswerOptions> {
-        let is_summarys = self.request.purpose == Purpose::Summary;
-        self.request.envelope.options.answer.as_ref().filter(|_| !is_summarys)
+        let is_turns = self.request.purpose == Purpose::Turn;
+        self.request.envelope.options.answer.as_ref().filter(|_| is_turns)
     }
 
     /// Returns which tools the model may or must call, if it is sent.

@@ -186,7 +186,7 @@ impl Attempt for Anthropic {
         let comparison = plan.comparison();
         let betas = comparison.map(|_| DIAGNOSIS_BETA);
         let is_compared = comparison.is_some_and(|comparison| comparison.with.is_some());
-        let mut reading = Reading::new(MessagesStream::new(is_compared), sink).for_purpose(request.purpose);
+        let mut reading = Reading::new(MessagesStream::new(is_compared), sink).empty_if(request.only_fills_cache());
         loop {
             let body = self.bytes(&plan, reading.decoder.begun());
             let events = self.open(body, betas.as_slice()).await.map_err(|fault| reading.failed(fault))?;

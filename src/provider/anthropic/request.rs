@@ -200,7 +200,7 @@ impl<'a> MessagesRequest<'a> {
         let messages = Written::of(plan).turns(plan, mark, MARKS_MAX - taken, begun);
         let max_tokens = output_limit(plan, limits);
         let tool_choice = choice(plan);
-        let prewarms = plan.request.purpose == Purpose::Prewarm;
+        let prewarms = plan.request.only_fills_cache();
         let is_forced = plan.choice().is_some_and(ToolChoice::is_forced);
         let (thinking, effort) = thinking(plan, limits, max_tokens);
         // A model that is forced to call a tool must not think first.

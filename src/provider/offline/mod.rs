@@ -73,7 +73,7 @@ impl Offline {
         let output_tokens_max = asked_for.min(window_tokens - input_tokens);
         let (planned, pace) = match request.purpose {
             Purpose::Summary => (vec![Part::Text { text: summarise::summarise(request, output_tokens_max) }], None),
-            Purpose::Turn | Purpose::Prewarm => (reply::reply(request, input_tokens, window_tokens), self.options.pace),
+            Purpose::Turn => (reply::reply(request, input_tokens, window_tokens), self.options.pace),
         };
         let mut stop_reason = if planned.len() > 1 { StopReason::ToolCalls } else { StopReason::Stop };
         let mut left = output_tokens_max;

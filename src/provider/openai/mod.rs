@@ -33,7 +33,7 @@ use super::{
     upstream::{Decoder, Reading},
 };
 use crate::core::{
-    model::{Answer, ModelRequest, Purpose},
+    model::{Answer, ModelRequest},
     need::Needs,
     prewarm::CacheTerms,
 };
@@ -98,11 +98,11 @@ impl OpenAi {
         &self,
         body: &(impl Serialize + Sync),
         decoder: impl Decoder,
-        purpose: Purpose,
+        may_be_empty: bool,
         sink: &mut dyn DeltaSink,
     ) -> Result<Answer, Failed> {
         let events = self.connection.open(self.api, body).await.map_err(|fault| Failed { fault, begun: false })?;
-        let mut reading = Reading::new(decoder, sink).for_purpose(purpose);
+        let mut reading = Reading::new(decoder, sink).empty_if(may_be_empty);
         reading.read(events).await?;
         reading.finish()
     }
@@ -128,11 +128,12 @@ impl Attempt for OpenAi {
         let answer = match self.api {
             Api::Chat => {
                 let offered = request.envelope.tools.iter().map(|tool| tool.name.clone()).collect();
-                self.exchange(&ChatRequest::new(&plan), ChatStream::new(offered), request.purpose, sink).await
+                self.exchange(&ChatRequest::new(&plan), ChatStream::new(offered), request.only_fills_cache(), sink)
+                    .await
             }
             Api::Responses => {
                 let body = ResponsesRequest::new(&plan, self.connection.at_openai());
-                self.exchange(&body, ResponsesStream::default(), request.purpose, sink).await
+                self.exchange(&body, ResponsesStream::default(), request.only_fills_cache(), sink).await
             }
         };
         answer.map(|answer| (answer, plan.shown()))

@@ -8,10 +8,7 @@ use super::{
     options::Api,
     parts::joined_text,
 };
-use crate::{
-    core::{model::Purpose, need::Need},
-    provider::adapt::Plan,
-};
+use crate::{core::need::Need, provider::adapt::Plan};
 use reseed_protocol::{Message, Part, Role, context::ToolDefinition};
 use serde::Serialize;
 use serde_json::Value;
@@ -138,7 +135,7 @@ impl<'a> ResponsesRequest<'a> {
         let strict = (plan.has_tools() && !plan.does(Need::NoStrict)).then_some(false);
         let tool = |definition| Tool { r#type: "function", definition, strict };
         let comparison_response_id = plan.comparison().and_then(|comparison| comparison.with);
-        let prewarm = plan.request.purpose == Purpose::Prewarm;
+        let prewarm = plan.request.only_fills_cache();
         let seals = at_openai && !plan.does(Need::NoSealed);
         Self {
             model: plan.model,

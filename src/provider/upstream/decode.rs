@@ -7,7 +7,7 @@ use super::{
 use crate::{
     core::{
         context::verdict::Diagnosis,
-        model::{Answer, FaultOrigin, ModelFault, Purpose},
+        model::{Answer, FaultOrigin, ModelFault},
     },
     provider::{DeltaSink, fault::fault, retry::Failed},
 };
@@ -72,9 +72,9 @@ impl<'s, D: Decoder> Reading<'s, D> {
         Self { decoder, assembly: Assembly::new(sink), origin: FaultOrigin::default(), may_be_empty: false }
     }
 
-    /// Sets what the answer is for. One that only fills the provider's cache is empty.
-    pub(crate) fn for_purpose(self, purpose: Purpose) -> Self {
-        Self { may_be_empty: purpose == Purpose::Prewarm, ..self }
+    /// Sets whether there may be nothing in the answer.
+    pub(crate) fn empty_if(self, may_be_empty: bool) -> Self {
+        Self { may_be_empty, ..self }
     }
 
     /// Reads a stream to its end.

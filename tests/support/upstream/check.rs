@@ -75,7 +75,7 @@ pub(crate) fn violations(api: Api, body: &Value) -> Vec<String> {
     if !matches!(body["tool_choice"].as_str(), None | Some("none")) {
         found.push(format!("it chooses tools: {}", body["tool_choice"]));
     }
-    if body["stream"] == body["prompt_cache_options"]["prewarm"] || !body["stream"].is_boolean() {
+    if body["stream"] != (body["prompt_cache_options"]["prewarm"] != true) {
         found.push("it is not streamed".to_owned());
     }
     if body["model"].as_str().is_none_or(str::is_empty) {

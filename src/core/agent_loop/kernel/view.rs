@@ -79,9 +79,10 @@ impl AgentLoop {
     /// with the last one.
     #[must_use]
     pub fn prewarming(&self) -> (ModelRequest, bool) {
-        let (envelope, is_new) = self.prompt.prewarming(&self.ledger);
+        let (mut envelope, is_new) = self.prompt.prewarming(&self.ledger);
+        envelope.options.max_output_tokens = Some(0);
         let model = self.ledger.state().model.clone();
-        (ModelRequest { model, envelope, purpose: Purpose::Prewarm, compared_with: None }, is_new)
+        (ModelRequest { model, envelope, purpose: Purpose::Turn, compared_with: None }, is_new)
     }
 
     /// Returns the pauses between the user's inputs in the context, by this period.
