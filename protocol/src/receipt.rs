@@ -52,8 +52,8 @@ open! {
 }
 
 open! {
-    /// A provider's comparison of a request with the previous answered one. It is about what was sent, not about whether
-    /// the cache still had it.
+    /// A provider's comparison of a request with the previous answered one. It is about what was sent, and not about
+    /// whether the cache still had it.
     #[derive(Eq)]
     struct ProviderVerdict {
         /// The outcome.

@@ -7,12 +7,11 @@
 //! The arithmetic is per token, because both cost as many. A refresh costs `cached`. If the user comes back within the
 //! period that it adds, it saves `written − cached`. So it pays if the chance of that is above
 //! `cached / (written − cached)`: 9 % for Anthropic's five minutes (0.1 and 1.25 of the input price), 5 % for its hour.
-//! The chance comes from the session itself: of the pauses between its user's inputs that lasted as long as this one,
-//! the share that ended within the period. Two more that did not are assumed, so a session without such pauses is not
+//! The chance comes from the session itself: of its user's pauses that lasted as long as this one, the share that ended
+//! within the period. Two more that did not are assumed, so a session without such pauses is not
 //! refreshed. Later periods are not counted, because each refresh is decided anew.
 
 use crate::prices::Price;
-use reseed_protocol::Timestamp;
 
 /// Maximum number of refreshes in a row. Pauses of more periods are counted together, as having ended too late.
 pub const REFRESHES_MAX: usize = 8;
@@ -59,23 +58,21 @@ impl CacheTerms {
     }
 }
 
-/// The pauses between a user's inputs, by the number of whole periods that each lasted.
+/// The pauses of a user, from the end of an answer to the next input, by the number of whole periods that each lasted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rhythm {
     pauses: [u32; REFRESHES_MAX + 2],
 }
 
 impl Rhythm {
-    /// Counts the pauses between inputs at these times, in order.
+    /// Counts pauses, in milliseconds.
     #[must_use]
-    pub fn of(inputs: impl IntoIterator<Item = Timestamp>, period_ms: u64) -> Self {
-        let (mut rhythm, mut before) = (Self::default(), None::<Timestamp>);
-        for at in inputs {
-            if let Some(before) = before.replace(at) {
-                let periods = usize::try_from(at.millis_since(before) / period_ms.max(1)).unwrap_or(usize::MAX);
-                let pauses = &mut rhythm.pauses[periods.min(REFRESHES_MAX + 1)];
-                *pauses = pauses.saturating_add(1);
-            }
+    pub fn of(pauses_ms: impl IntoIterator<Item = u64>, period_ms: u64) -> Self {
+        let mut rhythm = Self::default();
+        for pause_ms in pauses_ms {
+            let periods = usize::try_from(pause_ms / period_ms.max(1)).unwrap_or(usize::MAX);
+            let pauses = &mut rhythm.pauses[periods.min(REFRESHES_MAX + 1)];
+            *pauses = pauses.saturating_add(1);
         }
         rhythm
     }
@@ -88,19 +85,16 @@ mod tests {
     const MINUTES: CacheTerms = CacheTerms { lifetime_ms: 300_000, for_an_hour: false };
     const HOUR: CacheTerms = CacheTerms { lifetime_ms: 3_600_000, for_an_hour: true };
 
-    fn rhythm(pauses_mins: &[i64], terms: CacheTerms) -> Rhythm {
-        let ends = pauses_mins.iter().scan(0, |at, pause| {
-            *at += pause * 60_000;
-            Some(Timestamp(*at))
-        });
-        Rhythm::of(std::iter::once(Timestamp(0)).chain(ends), terms.period_ms())
+    fn rhythm(pauses_mins: &[u64], terms: CacheTerms) -> Rhythm {
+        Rhythm::of(pauses_mins.iter().map(|pause| pause * 60_000), terms.period_ms())
     }
 
     #[test]
     fn a_refresh_pays_if_the_session_came_back_in_time_often_enough() {
         let price = |text: &str| Price::parse(text).unwrap();
         let (dear, flat) = (price("3/0.3/15/3.75/6"), price("1/1/1"));
-        // The pauses in minutes, the terms, the refreshes so far, whether one more pays. A period is 4.5 minutes, or 54.
+        // The pauses in minutes, the terms, the refreshes so far, and whether one more pays. A period is 4.5 minutes, or
+        // 54.
         for (pauses, terms, refreshes, expected) in [
             (&[][..], MINUTES, 0, false),
             // Short pauses say nothing about this one, which is already longer.

@@ -293,7 +293,7 @@ impl<'a> Player<'a> {
             self.waiting.push_back(cancel);
             return Ok(());
         };
-        self.meter.answered(&step.answer);
+        self.meter.answered(step);
         self.answered = Some(step);
         let parts = step.answer.content.clone();
         let stop = if step.results.is_empty() { StopReason::Stop } else { StopReason::ToolCalls };

@@ -1,8 +1,8 @@
 //! What a conversation costs if the provider's cache forgets it after a while, and if the cache is refreshed while the
 //! user is away.
 //!
-//! The time of each request is that of the recorded input of its turn, and answers take no time. A client is taken to be
-//! connected throughout, as refreshes need it. They are decided as the server does it, by the pauses so far.
+//! The times are those of the recorded inputs and answers. Tools take no time. A client is taken to be connected
+//! throughout, as refreshes need it. They are decided as the server does it, by the pauses so far.
 
 use crate::core::{
     prewarm::{CacheTerms, Rhythm},
@@ -20,8 +20,10 @@ const TERMS: [CacheTerms; 2] = [
 /// A request of a turn.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked {
-    /// When its turn began.
+    /// When it was sent.
     pub(crate) at: Timestamp,
+    /// When it was answered.
+    pub(crate) until: Timestamp,
     pub(crate) tokens: u64,
     /// Those that a cache could serve which forgets nothing.
     pub(crate) cached_tokens: u64,
@@ -69,12 +71,12 @@ fn cost(asked: &[Asked], price: Price, terms: CacheTerms, refreshes: bool) -> (u
     let written = if terms.for_an_hour { price.written_hour } else { price.written };
     let of = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);
     let (mut pico, mut made, mut before) = (0, 0, None::<Asked>);
-    let mut inputs: Vec<Timestamp> = Vec::new();
+    let mut pauses: Vec<u64> = Vec::new();
     for now in asked {
-        let pause = before.map_or(0, |before| now.at.millis_since(before.at));
+        let pause = before.map_or(0, |before| now.at.millis_since(before.until));
         let mut kept = 0;
         if let Some(before) = before.filter(|_| refreshes && pause > terms.period_ms()) {
-            let rhythm = Rhythm::of(inputs.iter().copied(), terms.period_ms());
+            let rhythm = Rhythm::of(pauses.iter().copied(), terms.period_ms());
             while pause > (kept + 1) * terms.period_ms() && terms.refresh_pays(price, &rhythm, kept as usize) {
                 kept += 1;
                 pico += of(before.tokens, price.cached);
@@ -84,8 +86,8 @@ fn cost(asked: &[Asked], price: Price, terms: CacheTerms, refreshes: bool) -> (u
         let is_alive = pause - kept * terms.period_ms() <= terms.lifetime_ms;
         let cached = if is_alive { now.cached_tokens } else { 0 };
         pico += of(cached, price.cached) + of(now.tokens - cached, written);
-        if inputs.last() != Some(&now.at) {
-            inputs.push(now.at);
+        if pause > 0 {
+            pauses.push(pause);
         }
         before = Some(*now);
     }
@@ -102,7 +104,8 @@ mod tests {
         let asked = |minutes: &[i64]| {
             let at = |(number, minutes): (usize, &i64)| {
                 let (tokens, cached_tokens) = (1_000, if number == 0 { 0 } else { 1_000 });
-                Asked { at: Timestamp(minutes * 60_000), tokens, cached_tokens }
+                let at = Timestamp(minutes * 60_000);
+                Asked { at, until: at, tokens, cached_tokens }
             };
             minutes.iter().enumerate().map(at).collect::<Vec<_>>()
         };

@@ -8,7 +8,7 @@
 
 use super::{
     lifetimes::{Asked, Lifetimes},
-    recorded::{Recorded, normal},
+    recorded::{Recorded, Step, normal},
 };
 use crate::core::{
     context::{count::Fixed, counter::Counter},
@@ -80,7 +80,7 @@ pub(crate) struct Meter<'a> {
     pub(crate) summaries: Sent,
     /// The largest request.
     pub(crate) peak_tokens: u64,
-    /// The time of the running turn, if it is known.
+    /// The time of the running turn's next request, if it is known.
     pub(crate) at: Option<Timestamp>,
     /// The requests of turns whose times are known.
     asked: Vec<Asked>,
@@ -136,7 +136,7 @@ impl<'a> Meter<'a> {
         self.turns.input_tokens += tokens;
         self.turns.cached_tokens += cached;
         self.turns.lost_tokens += lost;
-        self.asked.extend(self.at.map(|at| Asked { at, tokens, cached_tokens: cached.min(tokens) }));
+        self.asked.extend(self.at.map(|at| Asked { at, until: at, tokens, cached_tokens: cached.min(tokens) }));
         self.peak_tokens = self.peak_tokens.max(tokens);
         self.before = Some(SentBefore {
             system: request.system.compiled.clone(),
@@ -149,8 +149,11 @@ impl<'a> Meter<'a> {
     }
 
     /// Records the answer to a turn's request.
-    pub(crate) fn answered(&mut self, answer: &Arc<Message>) {
-        self.turns.output_tokens += self.tokens(answer);
+    pub(crate) fn answered(&mut self, step: &Step) {
+        self.turns.output_tokens += self.tokens(&step.answer);
+        if let (Some(asked), Some(at)) = (self.asked.last_mut().filter(|_| self.at.is_some()), step.at) {
+            (asked.until, self.at) = (at, Some(at));
+        }
     }
 
     /// Records a request for a summary and returns its tokens.

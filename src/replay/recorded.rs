@@ -67,6 +67,8 @@ pub(crate) struct Step {
     pub(crate) results: Vec<Arc<Message>>,
     /// The number of texts up to and including the answer.
     pub(crate) texts: usize,
+    /// When the answer was recorded, if that is known.
+    pub(crate) at: Option<Timestamp>,
 }
 
 /// A text that a user or the model said.
@@ -232,7 +234,10 @@ impl Builder {
                 step.results = results;
                 step.texts = texts;
             }
-            _ => turn.steps.push(Step { answer: Arc::new(Message::new(Role::Assistant, parts)), results, texts }),
+            _ => {
+                let answer = Arc::new(Message::new(Role::Assistant, parts));
+                turn.steps.push(Step { answer, results, texts, at: self.at });
+            }
         }
     }
 

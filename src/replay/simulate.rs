@@ -90,7 +90,7 @@ impl Simulation<'_> {
         let unanswered = turn.steps.last().is_none_or(|step| !step.results.is_empty());
         for step in &turn.steps {
             self.request();
-            self.meter.answered(&step.answer);
+            self.meter.answered(step);
             self.texts = step.texts;
             let messages = [&step.answer].into_iter().chain(&step.results);
             self.context.extend(messages.map(|message| (message.clone(), false)));

@@ -1,13 +1,13 @@
 //! The provider's verdict on its cache: what it says about a request and the previous one, and whether our receipt
 //! agrees.
 //!
-//! Both compare the same two requests, in the order model, tools, system prompt, messages. A provider names the first of
-//! these that differs. Receipts name the message too, which providers do not say.
+//! Both compare the same two requests, in the order model, tools, system prompt, messages. A provider names the first
+//! of these that differs. Receipts name the message too, which providers do not say.
 
 use reseed_protocol::receipt::{CacheVerdict, PrefixBreak, ProviderVerdict};
 
-/// The reasons of Anthropic (`diagnostics.cache_miss_reason`) and OpenAI (`prompt_cache_diagnostics`), and the part that
-/// each is about. A conversation that OpenAI itself has compacted has other messages.
+/// The reasons of Anthropic (`diagnostics.cache_miss_reason`) and OpenAI (`prompt_cache_diagnostics`), and the part
+/// that each is about. A conversation that OpenAI itself has compacted has other messages.
 const REASONS: &[(&str, &str)] = &[
     ("model_changed", MODEL),
     ("tools_changed", TOOLS),

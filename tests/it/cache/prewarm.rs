@@ -1,6 +1,6 @@
 //! The provider's cache is filled after a compaction, and a turn that begins ends that.
 
-use super::kind;
+use super::answers;
 use crate::support::{
     client::Client,
     http,
@@ -115,8 +115,7 @@ async fn a_turn_that_begins_ends_it_and_a_refusal_changes_nothing() {
     assert_eq!(client.turn("And now?").await["status"], "completed");
     let requests = upstream.requests();
     assert_eq!(requests.len(), 7, "it is sent once");
-    let answers = client.seen.iter().filter(|frame| kind(frame) == "entry_appended");
-    let last = answers.filter(|frame| frame["payload"]["entry"]["role"] == "assistant").last().unwrap();
-    assert_eq!(last["payload"]["entry"]["receipt"].get("adapted"), None);
+    let last = answers(&client).pop().unwrap();
+    assert_eq!(present(&last["receipt"]).get("adapted"), None);
     upstream.assert_clean();
 }

@@ -85,13 +85,15 @@ impl AgentLoop {
         (ModelRequest { model, envelope, purpose: Purpose::Turn, compared_with: None }, is_new)
     }
 
-    /// Returns the pauses between the user's inputs in the context, by this period.
+    /// Returns the pauses before the user's inputs in memory, by this period.
     #[must_use]
     pub fn rhythm(&self, period_ms: u64) -> Rhythm {
-        let is_input = |role| role == Role::User;
-        let inputs = self.ledger.path().iter().map(|node| &node.entry);
-        let inputs = inputs.filter(|entry| entry.message().is_some_and(|message| is_input(message.role)));
-        Rhythm::of(inputs.map(|entry| entry.timestamp), period_ms)
+        let pauses = self.ledger.path().windows(2).filter_map(|pair| {
+            let [before, now] = [&pair[0].entry, &pair[1].entry];
+            let is_input = now.message().is_some_and(|message| message.role == Role::User);
+            is_input.then(|| now.timestamp.millis_since(before.timestamp))
+        });
+        Rhythm::of(pauses, period_ms)
     }
 
     /// Returns what the next request would send. During a turn, that is the request after the one in flight, as far as
