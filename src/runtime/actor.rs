@@ -358,10 +358,10 @@ impl Actor {
         };
         let state = &agent.session().state;
         let prewarm = self.prewarm.get_or_insert_with(|| Box::new(Prewarm::new(state.compactions)));
-        if agent.is_idle() {
-            prewarm.idle(agent, &self.shared, &self.row.owner());
-        } else {
-            prewarm.busy(state.turn.is_some());
+        match agent.is_idle() {
+            true if self.feed.readers() > 0 => prewarm.idle(agent, &self.shared, &self.row.owner()),
+            true => prewarm.rest(),
+            false => prewarm.busy(state.turn.is_some()),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Keeps the provider's cache of a session warm: after a compaction, whose result no request has sent yet, and while
 //! the user is away, as long as that is cheaper than to lose the cache ([`crate::core::prewarm`]).
 //!
-//! It happens only while a client is connected, because a session without one leaves memory. A turn that begins cancels
+//! It happens only while a client is connected: a session without one rests, and soon leaves memory. A turn that begins cancels
 //! the request. A request that would have to wait for a permit is not sent. After a failure, nothing more is sent until
 //! the next turn has ended.
 
@@ -118,6 +118,11 @@ impl Prewarm {
             (self.used, self.refreshes) = (None, 0);
             self.lock().has_failed = false;
         }
+    }
+
+    /// Lets the cache go, because no client is connected.
+    pub(super) fn rest(&mut self) {
+        (self.call, self.used) = (None, None);
     }
 
     /// Sends what is due, because the session is idle.
