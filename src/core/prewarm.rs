@@ -93,8 +93,8 @@ mod tests {
     fn a_refresh_pays_if_the_session_came_back_in_time_often_enough() {
         let price = |text: &str| Price::parse(text).unwrap();
         let (dear, flat) = (price("3/0.3/15/3.75/6"), price("1/1/1"));
-        // The pauses in minutes, the terms, the refreshes so far, and whether one more pays. A period is 4.5 minutes, or
-        // 54.
+        // The pauses in minutes, the terms, the refreshes so far, and whether one more pays. A period has 4.5 minutes,
+        // or 54.
         for (pauses, terms, refreshes, expected) in [
             (&[][..], MINUTES, 0, false),
             // Short pauses say nothing about this one, which is already longer.

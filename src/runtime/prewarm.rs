@@ -1,9 +1,9 @@
 //! Keeps the provider's cache of a session warm: after a compaction, whose result no request has sent yet, and while
 //! the user is away, as long as that is cheaper than to lose the cache ([`crate::core::prewarm`]).
 //!
-//! It happens only while a client is connected: a session without one rests, and soon leaves memory. A turn that begins cancels
-//! the request. A request that would have to wait for a permit is not sent. After a failure, nothing more is sent until
-//! the next turn has ended.
+//! It happens only while a client is connected: a session without one rests, and soon leaves memory. A turn that begins
+//! cancels the request. A request that would have to wait for a permit is not sent. After a failure, nothing more is
+//! sent until the next turn has ended.
 
 use super::{
     measure::{model_answered, model_left},
