@@ -197,6 +197,8 @@ open! {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<CallPayload>>"))]
         calls: Vec<CallPayload>,
+        /// The provider's own form of the summary that the message shows as text.
+        compaction?: Box<NativeCompaction>,
     }
 }
 
@@ -205,11 +207,27 @@ impl Payload {
     /// text do not.
     #[must_use]
     pub fn of_changed(self) -> Self {
-        Self { fields: None, ..self }
+        Self { fields: None, compaction: None, ..self }
     }
 }
 
 open! {
+    /// A provider's own form of a summary. It covers everything before the messages that are kept, like the
+    /// text beside it. It is sent only to the server, the API and the model that made it; all others read the text.
+    #[derive(Default, Eq)]
+    struct NativeCompaction {
+        /// Identifies the server, without naming its address.
+        server: String,
+        /// The API: `responses` or `messages`.
+        api: String,
+        /// The model.
+        model: String,
+        /// The opaque items, as the JSON text of an array. They are sent back unchanged.
+        items: String,
+        /// The tokens that the provider reported for it; absent if it reported none.
+        tokens?: u64,
+    }
+
     /// Opaque data that a provider attached to a tool call.
     #[derive(Eq)]
     struct CallPayload {
@@ -280,6 +298,12 @@ impl Message {
     #[must_use]
     pub fn user(text: impl Into<String>) -> Self {
         Self::new(Role::User, vec![Part::Text { text: text.into() }])
+    }
+
+    /// Returns the provider's own form of the summary that the message shows as text.
+    #[must_use]
+    pub fn native(&self) -> Option<&NativeCompaction> {
+        self.payload.as_ref()?.compaction.as_deref()
     }
 
     /// Returns the texts of this message, joined by newlines; without reasoning, calls and results.

@@ -40,7 +40,9 @@ pub mod tree;
 pub mod turn;
 pub mod v1;
 
-pub use content::{CallPayload, Cut, FurtherUsage, Message, Part, Payload, Role, StopReason, Usage, UsageSource};
+pub use content::{
+    CallPayload, Cut, FurtherUsage, Message, NativeCompaction, Part, Payload, Role, StopReason, Usage, UsageSource,
+};
 pub use error::{CloseCode, ErrorBody, ErrorCode};
 pub use ids::{ApprovalId, CallId, CommandId, ConnectionId, EntryId, JobId, SessionId, TurnId};
 pub use time::Timestamp;

@@ -5,6 +5,23 @@ import type { Usage } from "./content.js";
 import type { Breakdown, ContextInfo, PatchOp } from "./context.js";
 import type { ErrorBody } from "./errors.js";
 
+/**
+ * A provider's own form of a summary. It covers everything before the first kept entry, like the text beside it. It
+ * is sent only to the server, the API and the model that made it; all others read the text.
+ */
+export interface NativeCompaction {
+  /** Identifies the server, without naming its address. */
+  server: string;
+  /** The API: `responses` or `messages`. */
+  api: string;
+  /** The model. */
+  model: string;
+  /** The opaque items, as the JSON text of an array. They are sent back unchanged. */
+  items: string;
+  /** The tokens that the provider reported for it; absent if it reported none. */
+  tokens?: number;
+}
+
 /** Payload of `start_compaction`. */
 export interface StartCompaction {
   /**
@@ -179,6 +196,8 @@ export interface Compaction {
    * them.
    */
   historyTools?: boolean;
+  /** The provider's own form of the summary, which its model is sent instead of the text. */
+  native?: NativeCompaction;
 }
 
 /**
@@ -221,7 +240,8 @@ export type CompactionRung =
   | "chunked_summary"
   | "extract"
   | "truncate"
-  | "hook_summary";
+  | "hook_summary"
+  | "provider_native";
 
 /** A compaction step that failed or saved too little. */
 export interface FailedRung {

@@ -1,6 +1,7 @@
 // Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
 
 import type { CallId } from "./basics.js";
+import type { NativeCompaction } from "./compaction.js";
 import type { Receipt } from "./receipt.js";
 
 /** The user's input: a text, or OpenAI Responses input items. */
@@ -210,6 +211,8 @@ export interface Payload {
   fields?: string;
   /** The data attached to its tool calls. */
   calls?: Array<CallPayload>;
+  /** The provider's own form of the summary that the message shows as text. */
+  compaction?: NativeCompaction;
 }
 
 /** Opaque data that a provider attached to a tool call. */

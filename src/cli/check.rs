@@ -110,6 +110,7 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
         },
         purpose: Purpose::Turn,
         compared_with: None,
+        compacts: None,
     };
     let began = Instant::now();
     let mut first = FirstPiece { began, after: None };

@@ -114,7 +114,9 @@ settings! {
         summary_model: Option<String> = "", rules::text(256).optional();
         /// The form of summary requests: `quoted` sends the conversation as data in a separate request; `cached_prefix`
         /// appends the instruction to the request that the conversation would send, so that the provider's cache is
-        /// used; `auto` uses the latter if the session's own model summarises and its provider has been seen to cache.
+        /// used; `auto` uses the latter if the session's own model summarises and its provider has been seen to cache;
+        /// `provider_native` lets the provider compact in its own form where it can (OpenAI's Responses API,
+        /// Anthropic), keeps a readable summary beside it, and otherwise does as `auto`.
         summary_request: SummaryRequest = "auto", rules::choice();
         /// A text file that replaces the server's own prompt for summaries, including the form that it asks for; a
         /// client's instructions for a summary are appended to it. At most 16 KiB, and at most a quarter of the window

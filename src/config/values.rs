@@ -38,7 +38,7 @@ choices! {
     CacheTtl { Minutes = "5m", Hour = "1h", }
     DiagnosticsChoice { Auto = "auto", On = "on", Off = "off", }
     ApiChoice { Auto = "auto", Responses = "responses", Chat = "chat", }
-    SummaryRequest { Auto = "auto", Quoted = "quoted", CachedPrefix = "cached_prefix", }
+    SummaryRequest { Auto = "auto", Quoted = "quoted", CachedPrefix = "cached_prefix", ProviderNative = "provider_native", }
     LogFormat { Text = "text", Json = "json", }
     Switch { Off = "off", On = "on", }
     OfferHistory { Off = "off", Auto = "auto", On = "on", }

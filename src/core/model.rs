@@ -21,6 +21,8 @@ pub struct ModelRequest {
     pub purpose: Purpose,
     /// The answer to the request with which its receipt compares it. The provider is asked to do the same.
     pub compared_with: Option<ResponseId>,
+    /// Set if the provider compacts the messages in its own form.
+    pub compacts: Option<Compacts>,
 }
 
 impl ModelRequest {
@@ -52,6 +54,14 @@ pub enum Purpose {
     Turn,
     /// A summary for a compaction; never shown to the user.
     Summary,
+}
+
+/// Asks for the provider's own compaction of the messages, instead of an answer to them. The payload of the answer has
+/// it. The text is its readable form, if the provider gives one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Compacts {
+    /// What it should focus on.
+    pub instructions: Option<String>,
 }
 
 /// A complete answer.

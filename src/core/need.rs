@@ -81,6 +81,10 @@ needs! {
     NoLogprobs = "logprobs",
     /// The provider is not asked to compare the request with the previous one.
     NoDiagnostics = "cache_diagnostics",
+    /// The provider is not asked for a compaction of its own.
+    NoCompaction = "compaction",
+    /// The provider's own form of a summary is not sent; the readable text is.
+    NoNative = "compaction_item",
 }
 
 impl Need {

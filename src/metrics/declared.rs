@@ -30,8 +30,15 @@ const SHARES: &[f64] = &[0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
 /// Upper bounds for a ratio to a threshold, with fine steps around 1.
 const TRIGGER_SHARES: &[f64] = &[0.5, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.25, 1.5];
 
-const RUNGS: [&str; 6] =
-    ["clear_tool_results", "model_summary", "chunked_summary", "extract", "truncate", "hook_summary"];
+const RUNGS: [&str; 7] = [
+    "clear_tool_results",
+    "model_summary",
+    "chunked_summary",
+    "extract",
+    "truncate",
+    "hook_summary",
+    "provider_native",
+];
 
 const BREAKS: [&str; 11] = [
     "patch",

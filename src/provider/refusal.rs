@@ -16,8 +16,8 @@ mod words;
 use super::said::{Said, joined};
 use crate::core::need::{
     Need::{
-        self, NewLimit, NoFormat, NoImages, NoLimit, NoOwnFields, NoSealed, NoStreamOptions, NoTools, OldLimit,
-        ReasoningBack, ShortIds,
+        self, NewLimit, NoCompaction, NoFormat, NoImages, NoLimit, NoNative, NoOwnFields, NoSealed, NoStreamOptions,
+        NoTools, OldLimit, ReasoningBack, ShortIds,
     },
     Needs, Refusal,
 };
@@ -26,6 +26,9 @@ use words::{
     CALLS, LACKING, LOOSE, MALFORMED, MANY_IMAGES, NAMES, NONE_TAKEN, OF_IMAGE, OF_SAMPLE, OF_TOOL, ONE_TOO_MANY,
     OUT_OF_RANGE, OUTPUTS, QUOTES, READINGS, REFUSES, SAYS_SO, WORDS, WRONG_TYPE,
 };
+
+/// The beginning of Anthropic's codes for what is wrong with a compaction, or with its result.
+const OF_COMPACTION: &str = "compaction_";
 
 /// The largest number that can be a number of images.
 const IMAGES_MAX: u16 = 999;
@@ -97,6 +100,10 @@ pub(super) fn read(said: &Said, code: ErrorCode) -> Refusal {
     if said.has(ONE_TOO_MANY) {
         add(&[NoOwnFields, NoStreamOptions]);
     }
+    // The code says why this conversation cannot be compacted.
+    if said.codes.contains(OF_COMPACTION) {
+        add(&[NoCompaction]);
+    }
     // A value that is out of range is so under either name.
     if said.has(OUT_OF_RANGE) && needs.contains(&NoLimit) {
         needs.retain(|need| !matches!(need, NewLimit | OldLimit));
@@ -135,6 +142,7 @@ fn is_of_request(need: Need, said: &Said, names_type: bool) -> bool {
         }
         // Another schema may be accepted.
         NoFormat => said.names(&["schema"]),
+        NoNative | NoCompaction => true,
         _ => false,
     }
 }

@@ -225,6 +225,7 @@ impl Simulation<'_> {
         let body = ModelRequest {
             model: self.model.to_owned(),
             purpose: Purpose::Summary,
+            compacts: None,
             envelope: ContextEnvelope {
                 system: self.system.clone(),
                 tools: self.tools.clone(),

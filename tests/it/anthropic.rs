@@ -5,9 +5,10 @@ use crate::support::{
     client::Client,
     json::whole,
     server::Server,
-    talk::{is_summary, reply_to, rides, words},
-    upstream::{Api, Asked, Finish, Reply, Setup, Step, Upstream},
+    talk::{facts, is_summary, reply_to, rides, summary, words},
+    upstream::{Api, Asked, Finish, Reply, Setup, Step, Upstream, unsealed},
 };
+use reseed::store::sqlite::SqliteStore;
 use reseed::{
     core::model::{Answer, Delta, ModelFault, ModelRequest, Purpose},
     provider::{
@@ -50,6 +51,7 @@ fn request(text: &str) -> ModelRequest {
         },
         purpose: Purpose::Turn,
         compared_with: None,
+        compacts: None,
     }
 }
 
@@ -165,6 +167,9 @@ async fn thinking(setup: Setup) -> Upstream {
     Upstream::start_with(setup, move |asked| {
         number += 1;
         let cached = std::mem::replace(&mut before, asked.tokens).min(asked.tokens);
+        if asked.compacts {
+            return Reply::compaction(asked, &summary(&facts(&asked.text())));
+        }
         let reply = match asked {
             asked if is_summary(asked) || rides(asked) => reply_to(asked, number, 30),
             asked if asked.last_user_text().contains("look") && !asked.ends_with_result() && asked.offers_tools() => {
@@ -311,6 +316,127 @@ async fn a_session_changes_from_one_provider_to_the_other_and_back() {
         let is_noted = notes.contains(&&json!(["foreign_reasoning"]));
         assert!(is_noted, "{notes:?}");
     }
+}
+
+/// Returns all that a request says, with what its server has sealed.
+fn known(asked: &Asked) -> String {
+    let sealed = asked.messages().iter().find_map(unsealed);
+    asked.text() + &sealed.unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_session_tours_three_apis_and_comes_back_with_all_it_was_told() {
+    const OPENAI: &str = "test-model";
+    const CLAUDE: &str = "anthropic/claude-test-20260101";
+    const LLAMA: &str = "llama-3";
+    /// Nanodollars per token of input, cached input, output, and cache writes for five minutes and an hour.
+    const PRICES: [(&str, [u64; 5]); 3] = [
+        (OPENAI, [2_000, 500, 8_000, 2_000, 2_000]),
+        (CLAUDE, [3_000, 300, 15_000, 3_750, 6_000]),
+        (LLAMA, [10, 5, 20, 10, 10]),
+    ];
+    const TOLD: [&str; 3] = ["FACT the cat is called Miso", "FACT the boat is red", "FACT the lamp is lit"];
+    let openai = thinking(Setup::default()).await;
+    let mut listed = models();
+    listed["data"][0]["max_input_tokens"] = json!(100_000);
+    listed["data"][0]["capabilities"]["compaction"] = json!({ "supported": false });
+    let anthropic = thinking(Setup { models: listed, ..Setup::default() }).await;
+    let llama = thinking(Setup::default()).await;
+    let folder = tempfile::tempdir().unwrap();
+    let serve = async |upstream: &Upstream, api: &str| {
+        let store = Arc::new(SqliteStore::open(&folder.path().join("reseed.db")).unwrap());
+        let settings = [
+            ("OPENAI_API", api),
+            ("ANTHROPIC_BASE_URL", &anthropic.messages_url()),
+            ("MODEL", OPENAI),
+            ("CONTEXT_WINDOW", "100000"),
+            ("CONTEXT_STRATEGY", "manual"),
+            ("SUMMARY_REQUEST", "provider_native"),
+            ("strategy.keepRecentTokens", "1"),
+            (
+                "MODEL_PRICES",
+                "test-model=2/0.5/8, anthropic/claude-test-20260101=3/0.3/15/3.75/6, llama-3=0.01/0.005/0.02",
+            ),
+        ];
+        Server::facing_over(&upstream.base_url(), store, &settings).await
+    };
+    let talk = async |client: &mut Client, model: &str, told: &str| {
+        assert_eq!(client.ask("set_model", json!({ "model": model })).await["type"], "ok");
+        turn(client, picture(told)).await;
+        turn(client, json!(format!("look, {model}"))).await;
+        turn(client, json!(words(7, 900))).await;
+        turn(client, json!("go on")).await;
+    };
+    let compacted = async |client: &mut Client| {
+        assert_eq!(client.ask("start_compaction", json!({})).await["type"], "ok");
+        client.event("context_compacted").await["payload"].clone()
+    };
+    let last = |upstream: &Upstream| upstream.requests().pop().unwrap();
+
+    let server = serve(&openai, "responses").await;
+    let (mut client, opened) = Client::v2_session(&server.ws()).await;
+    let session = opened["sessionId"].clone();
+    offer(&mut client).await;
+    talk(&mut client, OPENAI, TOLD[0]).await;
+    let first = compacted(&mut client).await;
+    assert_eq!(first["rung"], "provider_native", "{first}");
+    turn(&mut client, json!("go on")).await;
+    let asked = last(&openai);
+    assert!(asked.messages().iter().any(|item| item["type"] == "compaction") && known(&asked).contains(TOLD[0]));
+    talk(&mut client, CLAUDE, TOLD[1]).await;
+    let asked = last(&anthropic);
+    assert!(TOLD[..2].iter().all(|told| known(&asked).contains(told)));
+    server.service.stop().await;
+
+    let server = serve(&llama, "chat").await;
+    let mut client = Client::v2(&server.ws()).await;
+    client.ask("open_session", json!({ "sessionId": session })).await;
+    offer(&mut client).await;
+    talk(&mut client, LLAMA, TOLD[2]).await;
+    assert!(TOLD.iter().all(|told| known(&last(&llama)).contains(told)));
+    let second = compacted(&mut client).await;
+    assert_eq!(second["rung"], "model_summary", "{second}");
+    assert_eq!(second["failedRungs"], json!([{ "rung": "provider_native", "reason": "upstream_not_found" }]));
+    turn(&mut client, json!("go on")).await;
+    server.service.stop().await;
+
+    let server = serve(&openai, "responses").await;
+    let mut client = Client::v2(&server.ws()).await;
+    client.ask("open_session", json!({ "sessionId": session })).await;
+    offer(&mut client).await;
+    talk(&mut client, OPENAI, "And now?").await;
+    talk(&mut client, CLAUDE, "And there?").await;
+    for upstream in [&openai, &anthropic, &llama] {
+        upstream.assert_clean();
+        let asked = last(upstream);
+        assert!(TOLD.iter().all(|told| known(&asked).contains(told)));
+    }
+
+    let due = |model: &str, usage: &Value| {
+        let [input, cached, output, written, hour] =
+            PRICES.iter().find(|(name, _)| *name == model).unwrap_or_else(|| panic!("{model}")).1;
+        let pass = |pass: &Value| {
+            let tokens = |name: &str| pass[name].as_u64().unwrap_or(0);
+            let (read, wrote, kept) =
+                (tokens("cachedTokens"), tokens("cacheWriteTokens"), tokens("cacheWriteHourTokens"));
+            (tokens("inputTokens") - read - wrote) * input
+                + read * cached
+                + (wrote - kept) * written
+                + kept * hour
+                + tokens("outputTokens") * output
+        };
+        pass(usage) + pass(&usage["further"])
+    };
+    let mut total = 0;
+    let answered = answers(&mut client).await;
+    let answered = answered.iter().map(|answer| (answer["model"].as_str().unwrap(), &answer["usage"]));
+    let compacted = [(OPENAI, &first["summaryUsage"]), (LLAMA, &second["summaryUsage"])];
+    for (model, usage) in answered.chain(compacted) {
+        assert_eq!(whole(&usage["costNanoUsd"]), due(model, usage), "{model} {usage}");
+        total += whole(&usage["costNanoUsd"]);
+    }
+    let list = client.ask("list_sessions", json!({})).await["payload"]["items"].clone();
+    assert_eq!(whole(&list[0]["costNanoUsd"]), total, "{list}");
 }
 
 /// What the scripted server sends, byte for byte, for the official SDKs: `tests/clients` shows that they read it.

@@ -7,6 +7,7 @@ mod failure;
 mod form;
 mod held;
 mod ladder;
+mod native;
 mod one_slot;
 mod orders;
 mod overflow;

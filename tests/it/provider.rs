@@ -64,6 +64,7 @@ fn request(messages: Vec<Message>) -> ModelRequest {
         },
         purpose: Purpose::Turn,
         compared_with: None,
+        compacts: None,
     }
 }
 

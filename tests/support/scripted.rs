@@ -304,6 +304,7 @@ mod tests {
             },
             purpose: Purpose::Turn,
             compared_with: None,
+            compacts: None,
         }
     }
 

@@ -6,10 +6,12 @@
 //! refused as OpenAI refuses them, before the script is called, and answers report usage.
 
 mod check;
+mod compaction;
 mod judge;
 mod messages;
 mod reply;
 
+pub(crate) use compaction::unsealed;
 pub(crate) use reply::{Finish, Reply, Step};
 
 use crate::support::scripted::Gate;
@@ -76,6 +78,8 @@ impl Default for Setup {
 pub(crate) struct Asked {
     /// Its API.
     pub(crate) api: Api,
+    /// True if the server is to compact the conversation.
+    pub(crate) compacts: bool,
     /// Header names in lower case, and values.
     pub(crate) headers: Vec<(String, String)>,
     /// The body.
@@ -333,7 +337,7 @@ impl Shared {
         }
         let api = match line.split(' ').take(2).collect::<Vec<_>>()[..] {
             ["POST", "/v1/chat/completions"] => Api::Chat,
-            ["POST", "/v1/responses"] => Api::Responses,
+            ["POST", "/v1/responses" | "/v1/responses/compact"] => Api::Responses,
             ["POST", "/v1/messages"] => Api::Messages,
             ["GET", "/props"] if self.setup.props.is_some() => {
                 let props = self.setup.props.clone().unwrap_or_default();
@@ -349,15 +353,18 @@ impl Shared {
             Ok(body) => (body, Vec::new()),
             Err(error) => (Value::Null, vec![format!("the body is not JSON: {error}")]),
         };
+        let is_compact = line.starts_with("POST /v1/responses/compact ");
         violations.extend(match api {
             Api::Messages => messages::violations(&headers, &body),
+            Api::Responses if is_compact => check::compact_violations(&body),
             _ => check::violations(api, &body),
         });
         let is_asked = ["diagnostics", "prompt_cache_options"].iter().any(|name| body.get(*name).is_some());
         if is_asked && !self.setup.compares {
             violations.push("nobody asked for a comparison".to_owned());
         }
-        let asked = Asked { api, headers, tokens: (self.setup.count)(&body), body, raw };
+        let compacts = is_compact || body.get("compaction").is_some();
+        let asked = Asked { api, compacts, headers, tokens: (self.setup.count)(&body), body, raw };
         let window = self.setup.window_tokens.filter(|&window| asked.tokens > window);
         let number = {
             let mut seen = locked(&self.seen);

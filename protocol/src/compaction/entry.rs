@@ -1,6 +1,10 @@
 //! The entry of a compaction, and how it came about.
 
-use crate::{content::Usage, context::PatchOp, ids::EntryId};
+use crate::{
+    content::{NativeCompaction, Usage},
+    context::PatchOp,
+    ids::EntryId,
+};
 use serde_json::Value;
 
 open! {
@@ -92,6 +96,8 @@ open! {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
         history_tools: bool,
+        /// The provider's own form of the summary, which its model is sent instead of the text.
+        native?: NativeCompaction,
     }
 }
 
@@ -173,5 +179,7 @@ words! {
         Truncate,
         /// A hook provided the summary.
         HookSummary,
+        /// The provider made its own form of the summary; there is a readable text beside it.
+        ProviderNative,
     }
 }

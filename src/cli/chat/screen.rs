@@ -145,6 +145,7 @@ impl Screen {
             CompactionRung::ClearToolResults => "old tool results cleared",
             CompactionRung::Truncate => "the oldest left out",
             CompactionRung::HookSummary => "summarised by a hook",
+            CompactionRung::ProviderNative => "compacted by the provider",
             CompactionRung::ModelSummary => "summarised by the model",
             CompactionRung::ChunkedSummary => "summarised in pieces",
             CompactionRung::Extract => "extracted by rule",

@@ -2,6 +2,8 @@
 
 mod take;
 
+pub(super) use take::readable;
+
 use crate::{
     compaction::{
         extract::{extract, newest_lines},
@@ -35,7 +37,7 @@ const SUMMARY_TOKENS: (u64, u64) = (256, 4_096);
 const ANSWER_TOKENS_PER_WORD: u64 = 4;
 
 /// Maximum tokens of an answer of a model that reasons first.
-const REASONED_TOKENS_MAX: u64 = 16_384;
+pub(super) const REASONED_TOKENS_MAX: u64 = 16_384;
 
 /// Maximum words requested, however large the window: longer summaries are read less carefully.
 const SUMMARY_WORDS_MAX: u64 = 1_200;
@@ -314,6 +316,7 @@ impl Asking {
         Some(ModelRequest {
             model: self.task.model.clone(),
             purpose: Purpose::Summary,
+            compacts: None,
             envelope: ContextEnvelope {
                 system: SystemPrompt {
                     parts: vec![SystemPart { name: "summary".to_owned(), text: system.clone() }],

@@ -2,10 +2,11 @@
 
 mod draft;
 mod hooked;
+mod native;
 mod outcomes;
 pub(super) mod stage;
 
-use self::draft::Draft;
+use self::{draft::Draft, native::Native};
 use super::{
     ask::{Asking, Task},
     given::{HookRequests, HookSupply},
@@ -69,6 +70,10 @@ pub struct Job {
     /// The room of each part of the summary.
     room: Room,
     conversation: Option<ModelRequest>,
+    /// The conversation's request, until its provider was asked to compact it.
+    native: Option<ModelRequest>,
+    /// The room that applies again if the provider's own compaction is not used.
+    usual_room: Option<Room>,
     /// The history from which the summary is rebuilt, if it is to be rebuilt.
     raw: Option<Arc<Raw>>,
     at: State,
@@ -98,6 +103,8 @@ pub enum SummaryAttempt {
 enum State {
     /// The job is between two steps.
     Between,
+    /// The provider is compacting what a cut removes.
+    Native(Native),
     /// The model is writing a part of this summary.
     Asking(Box<Asking>, Box<Draft>),
     /// The parts of this summary that the model has not written are written by rule.
@@ -138,7 +145,13 @@ impl Job {
                         self.at = State::Offered(CompactionRung::Truncate, None);
                         return Next::Offer(Box::new(self.truncated(&cut)));
                     }
-                    Some((None, FallbackStep::Summarise(cut))) => self.at = self.summarise(cut),
+                    Some((None, FallbackStep::Summarise(cut))) => match self.compact_natively(&cut) {
+                        Some(request) => {
+                            self.at = State::Native(Native { cut, model: request.model.clone() });
+                            return Next::Ask(request);
+                        }
+                        None => self.at = self.summarise(cut),
+                    },
                 },
                 State::Asking(asking, mut draft) => {
                     if let Some(request) = asking.next_request() {
@@ -157,8 +170,8 @@ impl Job {
                     self.write_by_rule(&mut draft);
                     return self.offer(draft);
                 }
-                // Calling advance again without refuse discards the offer.
-                State::Offered(..) => {}
+                // Calling advance again without an answer, or without refuse, discards what is waited for.
+                State::Native(_) | State::Offered(..) => {}
             }
         }
     }
@@ -166,12 +179,16 @@ impl Job {
     /// Takes the model's answer to the last request. An unusable answer (cut off, empty, a copy) is requested once
     /// more; then the summary is written by rule, so that a model that cannot summarise does not stop the conversation.
     pub fn take(&mut self, answer: &Answer) {
+        let model = self.asked_model();
         match answer.usage {
             Some(reported) => {
-                let usage = self.prices.priced(&self.task.model, reported.usage(UsageSource::Reported));
+                let usage = self.prices.priced(model, reported.usage(UsageSource::Reported));
                 self.usage = Some(add_usage(self.usage.take(), &usage));
             }
             None => self.unreported = true,
+        }
+        if self.take_native(answer) {
+            return;
         }
         let State::Asking(asking, draft) = &mut self.at else { return };
         match asking.take(answer) {
@@ -183,6 +200,9 @@ impl Job {
 
     /// Asks once more after an answer or a refusal that produced no summary; otherwise continues by rule.
     pub fn try_again(&mut self, why: &'static str) {
+        if self.native_failed(why) {
+            return;
+        }
         if let State::Asking(asking, _) = &mut self.at
             && self.asks_model
         {
@@ -210,6 +230,9 @@ impl Job {
     /// Handles a request that was refused as too large, by a server that may have named its window: asks in smaller
     /// pieces, or not again.
     pub fn too_large(&mut self, window_tokens: Option<u64>) {
+        if self.native_failed("context_overflow") {
+            return;
+        }
         if let State::Asking(asking, _) = &mut self.at {
             let step = asking.step();
             if asking.get_off() || asking.halve(window_tokens) {
@@ -232,6 +255,9 @@ impl Job {
     /// Continues by rule instead of with the model, for this reason. A failed request within the conversation is first
     /// repeated as a separate one, if the model may still be asked.
     pub fn fall_back(&mut self, why: &str) {
+        if self.native_failed(why) {
+            return;
+        }
         if let State::Asking(asking, _) = &mut self.at
             && self.asks_model
             && asking.get_off()
@@ -245,7 +271,7 @@ impl Job {
             if !draft.is_merging {
                 self.tried = Some(SummaryAttempt::Failed);
             }
-            self.at = State::ByRule(draft);
+            self.at = State::ByRule(self.without_native(draft, why));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::raw::Raw;
 use reseed_protocol::{
-    CommandId, EntryId, JobId, Usage,
+    CommandId, EntryId, JobId, NativeCompaction, Usage,
     compaction::{
         CompactionDetails, CompactionRung, CompactionTrigger, FailedRung, SummaryForm, SummaryKind, SummarySegment,
     },
@@ -21,6 +21,9 @@ pub enum SummaryRequest {
     Quoted,
     /// Appends the instruction to the request that the conversation would send, so that the provider's cache is used.
     CachedPrefix,
+    /// Lets the session's provider compact in its own form, which its model is sent from then on. The readable text
+    /// beside it is the provider's, or else a summary as with [`Self::Auto`].
+    ProviderNative,
 }
 
 /// How summaries are written.
@@ -75,6 +78,9 @@ pub struct Outcome {
     /// Characters of results, arguments and reasoning that no summary request contained.
     #[serde(default)]
     pub left_out: u64,
+    /// The provider's own form of the summary.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native: Option<Box<NativeCompaction>>,
     /// The step that produced it.
     pub rung: CompactionRung,
     /// The gentler steps that failed or saved too little.

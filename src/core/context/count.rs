@@ -136,11 +136,11 @@ pub fn count(
 ) -> RequestCount {
     let (messages, uncached) = (&context.messages, &context.uncached);
     let anchor = newest_report(messages, fixed, fresh, counter);
-    let raw = breakdown(context, fixed.shares(anchor.is_some()));
+    let raw = breakdown(context, fixed.shares(anchor.is_some()), fresh.model);
     let (rest, known) = match &anchor {
         None => {
             let mut rest = fixed.mix;
-            messages.iter().chain(uncached).for_each(|counted| rest.add_message(&counted.tokens));
+            messages.iter().chain(uncached).for_each(|counted| rest.add_message(&counted.tokens_for(fresh.model)));
             (rest, 0)
         }
         Some(anchor) => (added(messages[anchor.at + 1..].iter().chain(uncached), counter), anchor.tokens),
@@ -256,7 +256,7 @@ fn newest_report(messages: &[Counted], fixed: Fixed, fresh: Freshness<'_>, count
     for (at, counted) in messages.iter().enumerate() {
         let report = report(counted, fresh, sent, trusts);
         sent = sent.and(counted);
-        prefix = prefix.saturating_add(counted.tokens.total());
+        prefix = prefix.saturating_add(counted.tokens_for(fresh.model).total());
         let Some(tokens) = report else { continue };
         let plausible = trusts
             || tokens.saturating_mul(PLAUSIBLE_FACTOR) >= prefix && tokens <= prefix.saturating_mul(PLAUSIBLE_FACTOR);
@@ -313,12 +313,16 @@ pub fn answer_report(message: &Message, counter: &Counter) -> Option<Report> {
     })
 }
 
-fn breakdown(context: &Context, (system, tools): (u64, u64)) -> Breakdown {
+fn breakdown(context: &Context, (system, tools): (u64, u64), model: &str) -> Breakdown {
     let uncached = context.uncached.iter().map(|counted| counted.tokens.total()).sum();
     let mut sum = Breakdown { system, tools, uncached, ..Breakdown::default() };
-    for Counted { message, tokens, kind, .. } in &context.messages {
-        let text = match (kind, message.role) {
-            (Kind::Summary, _) => &mut sum.summary,
+    for counted in &context.messages {
+        let tokens = counted.tokens_for(model);
+        let text = match (counted.kind, counted.message.role) {
+            (Kind::Summary, _) => {
+                sum.summary += tokens.total();
+                continue;
+            }
             (_, Role::User) => &mut sum.user,
             (_, Role::Assistant) => &mut sum.assistant,
             (_, Role::Tool) => &mut sum.tool_results,

@@ -60,6 +60,17 @@ pub enum GoesWith {
 }
 
 impl Counted {
+    /// Returns the tokens of the message in a request to this model. Only the provider knows the size of its own form
+    /// of a summary.
+    #[must_use]
+    pub fn tokens_for(&self, model: &str) -> MessageTokens {
+        let native = self.message.native().filter(|native| native.model == model);
+        match native.and_then(|native| native.tokens) {
+            Some(reasoning) => MessageTokens { reasoning, ..MessageTokens::default() },
+            None => self.tokens,
+        }
+    }
+
     /// Returns the entry that the message shows, at its own position or moved.
     #[must_use]
     pub fn shown_id(&self) -> Option<&EntryId> {
@@ -117,7 +128,8 @@ impl Context {
         let message = |counted: &Counted| {
             let message = &counted.message;
             let own = message.payload.as_ref().filter(|_| opaque).and_then(|payload| payload.fields.as_ref());
-            own.map_or(0, String::len) + message.content.iter().map(part).sum::<usize>()
+            let native = message.native().filter(|_| opaque).map_or(0, |native| native.items.len());
+            own.map_or(0, String::len) + native + message.content.iter().map(part).sum::<usize>()
         };
         self.messages.iter().chain(&self.uncached).map(message).sum()
     }

@@ -7,11 +7,11 @@ use crate::{
         patch::StoredPatch,
         seed,
     },
-    fingerprint::message_fingerprint,
+    fingerprint::{chain, fingerprint, message_fingerprint},
     text::clip::prefix,
 };
 use reseed_protocol::{
-    Entry, EntryData, EntryId, Message, Part, Role, compaction::Compaction, context::PATCH_VERSION, tree::Kept,
+    Entry, EntryData, EntryId, Message, Part, Payload, Role, compaction::Compaction, context::PATCH_VERSION, tree::Kept,
 };
 use std::sync::Arc;
 
@@ -53,6 +53,8 @@ impl Node {
         let message = message_of(&entry);
         let tokens = counter.entry(&entry, message.as_deref());
         let hash = message.as_deref().map_or(0, message_fingerprint);
+        let native = message.as_deref().and_then(Message::native);
+        let hash = native.map_or(hash, |native| chain(hash, fingerprint(native.items.as_bytes())));
         let patch = patch_of(&entry, counter).map(Arc::new);
         // Entries of another program are shown as it wrote them, and measured by its rules too.
         let entry = if entry.imported.is_some() { entry } else { without_ballast(entry) };
@@ -145,7 +147,11 @@ pub fn message_of(entry: &Entry) -> Option<Arc<Message>> {
         EntryData::Message(message) => Some(message.clone()),
         EntryData::Compaction(compaction) if !compaction.summary.is_empty() => {
             let text = if compaction.history_tools { seed::searchable_seed_text } else { seed::seed_text };
-            Some(Arc::new(Message::user(text(&compaction.summary))))
+            let payload = compaction.native.as_ref().map(|native| {
+                let (server, compaction) = (native.server.clone(), Some(Box::new(native.clone())));
+                Box::new(Payload { server, compaction, ..Payload::default() })
+            });
+            Some(Arc::new(Message { payload, ..Message::user(text(&compaction.summary)) }))
         }
         EntryData::CustomMessage(custom) => Some(Arc::new(Message::new(Role::User, custom.content.clone()))),
         EntryData::BranchSummary(branch) if !branch.summary.is_empty() => {

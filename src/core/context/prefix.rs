@@ -130,10 +130,11 @@ impl<'a> PlannedRequest<'a> {
     /// Adds the messages: those that the next request sends again, and those for this request only.
     #[must_use]
     pub fn with_messages(mut self, cached: &'a [Counted], uncached: &'a [Counted]) -> Self {
+        let model = self.model;
         let piece = |counted: &'a Counted| Piece {
             name: counted.entry_id.as_ref().map(EntryId::as_str),
             hash: counted.hash,
-            tokens: counted.tokens.total(),
+            tokens: counted.tokens_for(model).total(),
         };
         self.messages = cached.iter().chain(uncached).map(piece).collect();
         self.cached = cached.len();

@@ -290,6 +290,7 @@ impl World {
             envelope: envelope(&Compiled::default(), context, &RequestOptions::default(), EnvelopeMeta::default()),
             purpose: Purpose::Summary,
             compared_with: None,
+            compacts: None,
         });
         let around = Surroundings {
             model: "test",
@@ -305,6 +306,7 @@ impl World {
             asks_model: self.rng.u8(..4) > 0,
             room: self.room(),
             conversation,
+            native: None,
             prices: Prices::default(),
             writing: Writing::default(),
         };

@@ -3,7 +3,7 @@
 use super::Contents;
 use proptest::prelude::*;
 use reseed_protocol::{
-    Entry, EntryData, EntryId, Message, Part, Role, StopReason, Timestamp, Usage, UsageSource,
+    Entry, EntryData, EntryId, Message, NativeCompaction, Part, Role, StopReason, Timestamp, Usage, UsageSource,
     compaction::{Compaction, CompactionDetails, CompactionTrigger, Pin, SummaryForm},
     context::{ContextTransform, EphemeralChange, MessageEdit, PATCH_VERSION, PatchMessage, PatchOp, TransformDisplay},
     tree::{
@@ -259,6 +259,7 @@ fn data() -> impl Strategy<Value = EntryData> {
                 hook_details: (summary_from == 2).then(|| serde_json::json!({ "mine": true })),
                 carried_patch: if summary_from == 1 { ops() } else { Vec::new() },
                 form: (summary_from > 0).then_some(SummaryForm::Free),
+                native: (summary_from == 2).then(|| NativeCompaction { items: "[{}]".to_owned(), tokens: Some(7), ..NativeCompaction::default() }),
                 constraints: if summary_from == 1 { vec!["Never push to main.".to_owned()] } else { Vec::new() },
                 ..Compaction::default()
             })

@@ -16,6 +16,7 @@ pub(super) use plan::{NO_QUESTION, Plan, ResultImages};
 
 use super::{
     DeltaSink,
+    fault::fault,
     retry::{Attempts, Failed, RetryPolicy},
     upstream::Address,
 };
@@ -24,12 +25,12 @@ use crate::{
     core::{
         fingerprint::fingerprint,
         model::{Answer, ModelFault, ModelRequest},
-        need::Needs,
+        need::{Need, Needs},
     },
 };
 use ids::forget_known;
 use needs::{Adaptations, Search};
-use reseed_protocol::Part;
+use reseed_protocol::{ErrorCode, Part};
 use std::{cell::OnceCell, future::Future};
 
 /// An API: how a request is written and sent.
@@ -79,9 +80,15 @@ impl Server {
         Self { diagnoses, ..self }
     }
 
-    /// Plans a request in this form.
-    pub(super) fn plan<'a>(&'a self, request: &'a ModelRequest, form: &Form, images: ResultImages) -> Plan<'a> {
-        let mut plan = Plan::new(request, form, &self.name, images);
+    /// Plans a request in this form. `native` is the API whose own form of a summary can be sent.
+    pub(super) fn plan<'a>(
+        &'a self,
+        request: &'a ModelRequest,
+        form: &Form,
+        images: ResultImages,
+        native: Option<&str>,
+    ) -> Plan<'a> {
+        let mut plan = Plan::new(request, form, &self.name, (images, native));
         plan.model = request.model.strip_prefix(self.prefix).unwrap_or(&request.model);
         plan.is_diagnosed = (self.diagnoses)(plan.model);
         plan
@@ -104,6 +111,9 @@ impl Server {
         if request.only_fills_cache() {
             let attempt = api.attempt(request, &search.form, sink).await;
             return attempt.map(|(answer, _)| answer).map_err(|failed| failed.fault);
+        }
+        if request.compacts.is_some() {
+            return self.compacted(api, request, &search, sink).await;
         }
         let answer = self.answered(api, request, &mut search, sink).await;
         self.adaptations.keep(&request.model, &search);
@@ -136,6 +146,32 @@ impl Server {
         }
     }
 
+    /// Lets the server compact a conversation in its own form. A refusal is not worked around, because the usual
+    /// summary can be made instead. If the model's server has no compaction, it is not asked again.
+    async fn compacted(
+        &self,
+        api: &impl Attempt,
+        request: &ModelRequest,
+        search: &Search,
+        sink: &mut dyn DeltaSink,
+    ) -> Result<Answer, ModelFault> {
+        if search.form.needs.has(Need::NoCompaction) {
+            return Err(no_compaction());
+        }
+        let mut attempts = Attempts::new(&self.retry);
+        loop {
+            match api.attempt(request, &search.form, &mut *sink).await {
+                Ok((answer, shown)) => return Ok(self.completed(answer, request, search, shown)),
+                Err(failed) => {
+                    if refuses_compaction(&failed.fault) {
+                        self.adaptations.learn(&request.model, Need::NoCompaction);
+                    }
+                    attempts.after(failed, &mut *sink).await?;
+                }
+            }
+        }
+    }
+
     /// Adds to an answer its origin and the adaptations of its request. `shown` has the needs that changed the request.
     fn completed(&self, mut answer: Answer, request: &ModelRequest, search: &Search, shown: Needs) -> Answer {
         let is_sealed = |part: &Part| matches!(part, Part::Reasoning { payload: Some(_), .. });
@@ -144,6 +180,9 @@ impl Server {
         }
         if let Some(payload) = &mut answer.payload {
             payload.server.clone_from(&self.name);
+            if let Some(native) = &mut payload.compaction {
+                native.server.clone_from(&self.name);
+            }
             forget_known(payload, request.messages().map(|message| &*message.message));
         }
         if let Some(response) = &mut answer.response {
@@ -152,5 +191,22 @@ impl Server {
         answer.adapted = search.adapted(shown);
         answer.learnt = search.found();
         answer
+    }
+}
+
+/// Returns the fault of a request for the provider's own compaction where it has none.
+pub(super) fn no_compaction() -> ModelFault {
+    fault(ErrorCode::UpstreamNotFound, "it has no compaction of its own")
+}
+
+/// Returns true if a refusal means that the model's server has no compaction of its own, and not that it cannot compact
+/// this conversation.
+fn refuses_compaction(fault: &ModelFault) -> bool {
+    let refusal = &fault.refusal;
+    let is_about_it = refusal.needs.is_empty() || refusal.needs.contains(&Need::NoNative);
+    match fault.code {
+        ErrorCode::UpstreamNotFound => true,
+        ErrorCode::UpstreamRejected => is_about_it && !refusal.of_request.has(Need::NoCompaction),
+        _ => false,
     }
 }

@@ -21,7 +21,8 @@ use crate::{
         model::{ModelFault, ModelRequest},
         need::{
             Need::{
-                self, Alternate, Apart, NewLimit, NoDiagnostics, NoImages, NoOwnFields, NoSealed, NoTools, ShortIds,
+                self, Alternate, Apart, NewLimit, NoDiagnostics, NoImages, NoNative, NoOwnFields, NoSealed, NoTools,
+                ShortIds,
             },
             Needs, Refusal,
         },
@@ -50,7 +51,7 @@ const SAMPLE_TRIES: u32 = 2;
 
 /// The changes to try if a refusal names nothing. They concern parts that a session may contain and its model refuses,
 /// which would block the session permanently. Images that are new since the last answer come first.
-const BLIND: [Need; 7] = [NoDiagnostics, Apart, Alternate, NoOwnFields, NoSealed, NoImages, NoTools];
+const BLIND: [Need; 8] = [NoDiagnostics, Apart, Alternate, NoOwnFields, NoSealed, NoNative, NoImages, NoTools];
 
 /// How a server or a model is recognised.
 #[derive(Debug, Clone, Copy)]
@@ -154,12 +155,21 @@ impl Adaptations {
         if search.found.is_empty() {
             return;
         }
+        self.learn_all(model, search.found);
+    }
+
+    /// Remembers one need of a model.
+    pub(crate) fn learn(&self, model: &str, need: Need) {
+        self.learn_all(model, Needs::of(&[need]));
+    }
+
+    fn learn_all(&self, model: &str, found: Needs) {
         let mut learnt = self.learnt.lock().unwrap_or_else(PoisonError::into_inner);
         if learnt.len() >= MODELS_MAX && !learnt.contains_key(model) {
             return;
         }
         let known = learnt.entry(model.to_owned()).or_default();
-        for need in search.found.iter().filter(|need| !known.has(*need)) {
+        for need in found.iter().filter(|need| !known.has(*need)) {
             tracing::warn!(
                 model,
                 part = need.name(),
@@ -167,7 +177,7 @@ impl Adaptations {
                 need.what()
             );
         }
-        *known = known.and(search.found);
+        *known = known.and(found);
     }
 }
 

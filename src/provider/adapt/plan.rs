@@ -10,9 +10,10 @@ use crate::core::{
     need::{Need, Needs},
 };
 use reseed_protocol::{
-    Message, Part, Payload, Role,
+    Message, NativeCompaction, Part, Payload, Role,
     context::{AnswerFormat, AnswerOptions, ContextMessage, EnvelopeMessages, ToolChoice},
 };
+use serde_json::Value;
 use std::{borrow::Cow, cell::Cell};
 
 /// Replaces an empty tool result.
@@ -54,6 +55,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) passing_parts: usize,
     /// The number of parts at the beginning that are the summary of a compaction.
     pub(crate) summary_parts: usize,
+    /// The provider's own form of the summary, which comes first, before the messages.
+    pub(crate) native: Vec<Value>,
     /// True if the server is asked to compare requests.
     pub(crate) is_diagnosed: bool,
 }
@@ -66,12 +69,27 @@ pub(crate) struct Comparison<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// Plans a request for a server, which is named as in [`Payload::server`].
-    pub(crate) fn new(request: &'a ModelRequest, form: &Form, server: &'a str, images: ResultImages) -> Self {
+    /// Plans a request for a server, which is named as in [`Payload::server`]. `native` is the API whose own form of a
+    /// summary can be sent.
+    pub(crate) fn new(
+        request: &'a ModelRequest,
+        form: &Form,
+        server: &'a str,
+        (images, native): (ResultImages, Option<&str>),
+    ) -> Self {
         let needs = form.needs;
         let mut shown = Needs::default();
+        let EnvelopeMessages { cached, uncached } = &request.envelope.messages;
+        let first = cached.first().and_then(|first| first.message.native());
+        let first = first.filter(|first| first.server == server && first.model == request.model);
+        let mut native = first.filter(|first| native == Some(&first.api)).map(items).unwrap_or_default();
+        if needs.has(Need::NoNative) && !native.is_empty() {
+            shown = shown.with(Need::NoNative);
+            native.clear();
+        }
+        let sent = cached.iter().skip(usize::from(!native.is_empty())).chain(uncached);
         let mut messages: Vec<Cow<'a, Message>> =
-            request.messages().filter_map(|message| said(&message.message, form, &mut shown)).collect();
+            sent.filter_map(|message| said(&message.message, form, &mut shown)).collect();
         if messages.iter().any(|message| is_sealed(message) && !is_sealed_by(message, server, &request.model)) {
             shown = shown.with(Need::Foreign);
         }
@@ -95,16 +113,28 @@ impl<'a> Plan<'a> {
             shown = shown.with(Need::ShortIds);
         }
         let shown = Cell::new(shown);
-        let EnvelopeMessages { cached, uncached } = &request.envelope.messages;
         // Messages of the conversation come from entries. A summary does not.
-        let summary = cached.first().filter(|first| first.entry_id.is_none() && cached.len() > 1);
+        let summary = cached.first().filter(|first| first.entry_id.is_none() && cached.len() > 1 && native.is_empty());
         let parts = |sent: &ContextMessage| {
             said(&sent.message, form, &mut Needs::default()).map_or(0, |message| message.content.len())
         };
         let (passing_parts, summary_parts) = (uncached.iter().map(parts).sum(), summary.map_or(0, parts));
         let model = &request.model;
         let is_diagnosed = false;
-        Self { request, model, needs, shown, system, messages, ids, server, passing_parts, summary_parts, is_diagnosed }
+        Self {
+            request,
+            model,
+            needs,
+            shown,
+            system,
+            messages,
+            ids,
+            server,
+            passing_parts,
+            summary_parts,
+            native,
+            is_diagnosed,
+        }
     }
 
     /// Returns the comparison that the server is asked for, if any. Only requests of turns are compared.
@@ -150,6 +180,11 @@ impl<'a> Plan<'a> {
     /// Records that the API cannot take a part of the request, whatever its server accepts.
     pub(crate) fn leaves_out(&self, part: Need) {
         self.shown.set(self.shown.get().with(part));
+    }
+
+    /// Returns the instructions for the provider's own compaction.
+    pub(crate) fn instructions(&self) -> Option<&'a str> {
+        self.request.compacts.as_ref()?.instructions.as_deref()
     }
 
     /// Returns the output limit, if it is sent. Each API says in its own way that there is to be no answer.
@@ -206,6 +241,11 @@ impl<'a> Plan<'a> {
     pub(crate) fn has_tools(&self) -> bool {
         !self.request.envelope.tools.is_empty() && !self.does(Need::NoTools)
     }
+}
+
+/// Returns the items of a provider's own form of a summary.
+fn items(native: &NativeCompaction) -> Vec<Value> {
+    serde_json::from_str(&native.items).unwrap_or_default()
 }
 
 fn is_sealed(message: &Message) -> bool {

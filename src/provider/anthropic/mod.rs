@@ -18,7 +18,7 @@ pub use options::{ANTHROPIC_BASE_URL, AnthropicOptions};
 
 use super::{
     AnswerFuture, DeltaSink, ListedModel, ModelsFuture, Provider, Slots,
-    adapt::{Attempt, Form, Plan, ResultImages, Server},
+    adapt::{Attempt, Form, Plan, ResultImages, Server, no_compaction},
     fault::fault,
     retry::{Failed, is_transient},
     upstream::{Address, Events, InvalidOptions, Reading, Timeouts, Transport, key_header, lost},
@@ -96,7 +96,7 @@ impl Anthropic {
     }
 
     fn plan<'a>(&'a self, request: &'a ModelRequest, form: &Form) -> Plan<'a> {
-        let mut plan = self.server.plan(request, form, ResultImages::Inside);
+        let mut plan = self.server.plan(request, form, ResultImages::Inside, Some(stream::API));
         plan.ids.make_plain();
         plan
     }
@@ -184,13 +184,22 @@ impl Attempt for Anthropic {
         self.learn_limits().await;
         let plan = self.plan(request, form);
         let comparison = plan.comparison();
-        let betas = comparison.map(|_| DIAGNOSIS_BETA);
+        let is_compacted = request.compacts.is_some();
+        if is_compacted && self.limits(plan.model).lacks_compaction {
+            return Err(Failed { fault: no_compaction(), begun: false });
+        }
+        let betas: Vec<&str> =
+            comparison.map(|_| DIAGNOSIS_BETA).into_iter().chain(MessagesRequest::betas(&plan)).collect();
         let is_compared = comparison.is_some_and(|comparison| comparison.with.is_some());
         let mut reading = Reading::new(MessagesStream::new(is_compared), sink).empty_if(request.only_fills_cache());
         loop {
             let body = self.bytes(&plan, reading.decoder.begun());
-            let events = self.open(body, betas.as_slice()).await.map_err(|fault| reading.failed(fault))?;
+            let events = self.open(body, &betas).await.map_err(|fault| reading.failed(fault))?;
             reading.read(events).await?;
+            if is_compacted {
+                let answer = reading.decoder.compaction().map_err(|fault| reading.failed(fault))?;
+                return Ok((answer, plan.shown()));
+            }
             if !reading.decoder.goes_on() {
                 return reading.finish().map(|answer| (answer, plan.shown()));
             }

@@ -30,6 +30,8 @@ pub(super) struct Limits {
     pub(super) needs_budget: bool,
     /// True if it is known not to take an effort.
     pub(super) lacks_effort: bool,
+    /// True if it is known to have no compaction of its own.
+    pub(super) lacks_compaction: bool,
 }
 
 /// Returns the models of a list, each with its limits; `None` if it is not a model list.
@@ -46,6 +48,7 @@ fn model(entry: Entry) -> (ListedModel, Limits) {
         output_tokens: max_tokens.filter(|tokens| *tokens > 0),
         needs_budget: can("/thinking/types/adaptive") == Some(false) && can("/thinking/types/enabled") == Some(true),
         lacks_effort: can("/effort") == Some(false),
+        lacks_compaction: can("/compaction") == Some(false),
     };
     (ListedModel { id, window_tokens: max_input_tokens.filter(|tokens| *tokens > 0), takes }, limits)
 }
@@ -67,7 +70,7 @@ mod tests {
              "capabilities":{"image_input":{"supported":true},"effort":{"supported":true},
              "thinking":{"supported":true,"types":{"adaptive":{"supported":true},"enabled":{"supported":false}}}}},
             {"type":"model","id":"claude-haiku-4-5-20251001","max_input_tokens":200000,"max_tokens":64000,
-             "capabilities":{"image_input":{"supported":false},"effort":{"supported":false},
+             "capabilities":{"compaction":{"supported":false},"image_input":{"supported":false},"effort":{"supported":false},
              "thinking":{"supported":true,"types":{"adaptive":{"supported":false},"enabled":{"supported":true}}}}},
             {"type":"model","id":"old","capabilities":null,"max_tokens":null}],"has_more":false}"#;
         let found = read(body).unwrap();
@@ -75,7 +78,12 @@ mod tests {
             .iter()
             .map(|(model, limits)| (model.id.as_str(), model.window_tokens, model.takes.images, *limits))
             .collect();
-        let limits = |output_tokens, needs_budget, lacks_effort| Limits { output_tokens, needs_budget, lacks_effort };
+        let limits = |output_tokens, needs_budget, lacks_effort| Limits {
+            output_tokens,
+            needs_budget,
+            lacks_effort,
+            lacks_compaction: lacks_effort,
+        };
         assert_eq!(
             flat,
             [

@@ -2,8 +2,8 @@
 //!
 //! The following always holds. Users and answers alternate, and a user comes first and last, except where an answer
 //! that the server has paused is continued. The results of calls come first in the message after the calls. The blocks
-//! of thinking that a model has sealed go back to it unchanged and in their places. At most four blocks are marked for
-//! the cache.
+//! of thinking that a model has sealed go back to it unchanged and in their places. A compaction that it has made comes
+//! first, before the user. At most four blocks are marked for the cache.
 
 use super::models::Limits;
 use crate::{
@@ -28,6 +28,8 @@ const MARK_EVERY: usize = 18;
 const OUTPUT_TOKENS: u64 = 8_192;
 /// The output limit if the server has refused another. All models have at least this.
 const OUTPUT_TOKENS_LEAST: u64 = 4_096;
+/// The version of compactions on demand. Requests that begin with one name it too.
+const COMPACTION: &str = "compact-2026-09-04";
 /// The smallest budget for thinking that the API accepts.
 const BUDGET_TOKENS_MIN: u64 = 1_024;
 /// The blocks that a model seals. Answers that older versions stored do not say which API sealed them.
@@ -58,12 +60,22 @@ pub(super) struct MessagesRequest<'a> {
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     diagnostics: Option<Diagnostics<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compaction: Option<Compaction<'a>>,
 }
 
 /// Asks for a comparison with an earlier request. The server remembers only requests that have this.
 #[derive(Debug, Serialize)]
 struct Diagnostics<'a> {
     previous_message_id: Option<&'a str>,
+}
+
+/// Makes the answer a compaction of the messages.
+#[derive(Debug, Serialize)]
+struct Compaction<'a> {
+    r#type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instructions: Option<&'a str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -228,8 +240,20 @@ impl<'a> MessagesRequest<'a> {
             top_p: plan.top_p().filter(|_| temperature.is_none() && !is_thinking),
             stream: !prewarms,
             diagnostics: plan.comparison().map(|comparison| Diagnostics { previous_message_id: comparison.with }),
+            compaction: is_compacted(plan)
+                .then_some(Compaction { r#type: "summarize", instructions: plan.instructions() }),
         }
     }
+
+    /// Returns the beta features that the request uses, as their header names them.
+    pub(super) fn betas(plan: &Plan<'_>) -> Option<&'static str> {
+        (is_compacted(plan) || !plan.native.is_empty()).then_some(COMPACTION)
+    }
+}
+
+/// Returns true if the answer is to be a compaction of the messages.
+fn is_compacted(plan: &Plan<'_>) -> bool {
+    plan.request.compacts.is_some()
 }
 
 impl Block<'_> {
@@ -239,6 +263,10 @@ impl Block<'_> {
 
     fn is_theirs(&self) -> bool {
         matches!(self.content, Content::Theirs(_))
+    }
+
+    fn is_compaction(&self) -> bool {
+        matches!(self.content, Content::Theirs(block) if block["type"] == "compaction")
     }
 }
 
@@ -344,7 +372,7 @@ impl<'a> Written<'a> {
 
     /// Returns the messages, with at most this many marks: at the end of what later requests repeat, at the end of the
     /// summary, and then at a distance before the first.
-    fn turns(mut self, plan: &Plan<'_>, mark: Mark, marks_max: usize, begun: &'a [Value]) -> Vec<Turn<'a>> {
+    fn turns(mut self, plan: &'a Plan<'a>, mark: Mark, marks_max: usize, begun: &'a [Value]) -> Vec<Turn<'a>> {
         let end_of = |parts: usize| self.after.get(parts.checked_sub(1)?).copied();
         let end = end_of(self.after.len().saturating_sub(plan.passing_parts)).unwrap_or(0);
         let spread = (1..).map_while(|step| end.checked_sub(step * MARK_EVERY));
@@ -358,12 +386,13 @@ impl<'a> Written<'a> {
         for place in places {
             self.blocks[place].1.cache_control = Some(mark);
         }
-        if self.blocks.first().is_none_or(|(role, _)| *role != "user") {
+        let theirs = |block| ("assistant", Block { content: Content::Theirs(block), cache_control: None });
+        if plan.native.is_empty() && self.blocks.first().is_none_or(|(role, _)| *role != "user") {
             self.blocks.insert(0, ("user", text_block(NO_QUESTION)));
         }
-        let theirs = |block| ("assistant", Block { content: Content::Theirs(block), cache_control: None });
+        self.blocks.splice(0..0, plan.native.iter().map(theirs));
         self.blocks.extend(begun.iter().map(theirs));
-        if begun.is_empty() && self.blocks.last().is_some_and(|(role, _)| *role != "user") {
+        if begun.is_empty() && !is_compacted(plan) && self.blocks.last().is_some_and(|(role, _)| *role != "user") {
             self.blocks.push(("user", text_block(NO_QUESTION)));
         }
         let mut turns: Vec<Turn<'a>> = Vec::new();
@@ -388,7 +417,9 @@ fn began_with_thinking(turns: &[Turn<'_>]) -> bool {
     {
         (rest, first) = (before, Some(answer));
     }
-    first.is_none_or(|answer| answer.content.first().is_some_and(Block::is_theirs))
+    let begins =
+        |answer: &Turn<'_>| answer.content.iter().find(|block| !block.is_compaction()).is_some_and(Block::is_theirs);
+    first.is_none_or(begins)
 }
 
 fn input(arguments: &str) -> Input<'_> {

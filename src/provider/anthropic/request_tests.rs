@@ -4,13 +4,13 @@ use super::{models::Limits, request::MessagesRequest};
 use crate::{
     config::CacheTtl,
     core::{
-        model::{ModelRequest, Purpose},
+        model::{Compacts, ModelRequest, Purpose},
         need::{Need, Needs},
     },
     provider::adapt::{Form, Plan, ResultImages},
 };
 use reseed_protocol::{
-    EntryId, Message, Part, Payload, Role,
+    EntryId, Message, NativeCompaction, Part, Payload, Role,
     context::{
         AnswerFormat, AnswerOptions, ContextEnvelope, ContextMessage, EnvelopeMessages, EnvelopeMeta, RequestOptions,
         SystemPrompt, ToolChoice, ToolDefinition,
@@ -68,6 +68,7 @@ fn request(messages: Vec<Message>) -> ModelRequest {
         },
         purpose: Purpose::Turn,
         compared_with: None,
+        compacts: None,
     }
 }
 
@@ -82,7 +83,7 @@ fn written(
     ttl: CacheTtl,
     begun: &[Value],
 ) -> (Value, Vec<&'static str>) {
-    let plan = Plan::new(request, &Form::of(Needs::of(needs)), "here", ResultImages::Inside);
+    let plan = Plan::new(request, &Form::of(Needs::of(needs)), "here", (ResultImages::Inside, Some("messages")));
     let body = serde_json::to_string(&MessagesRequest::new(&plan, limits, ttl, begun)).unwrap();
     (serde_json::from_str(&body).unwrap(), plan.shown().iter().map(Need::name).collect())
 }
@@ -284,7 +285,7 @@ fn at_most_four_blocks_are_marked_where_later_requests_begin_alike() {
 
 #[test]
 fn options_are_written_as_the_model_takes_them() {
-    let budget = Limits { output_tokens: Some(20_000), needs_budget: true, lacks_effort: true };
+    let budget = Limits { output_tokens: Some(20_000), needs_budget: true, lacks_effort: true, ..Limits::default() };
     let newer = Limits { output_tokens: Some(64_000), ..Limits::default() };
     let adaptive = json!({ "type": "adaptive", "display": "summarized" });
     let enabled = |tokens: u64| json!({ "type": "enabled", "budget_tokens": tokens });
@@ -376,5 +377,78 @@ fn an_output_limit_is_always_sent() {
         request.envelope.meta = EnvelopeMeta { window_tokens, tokens, ..EnvelopeMeta::default() };
         let (body, _) = written(&request, needs, limits, CacheTtl::Minutes, &[]);
         assert_eq!(body["max_tokens"], expected, "{limit:?} {needs:?}");
+    }
+}
+
+/// A summary with the provider's own form of it.
+fn compacted(server: &str, api: &str, model: &str) -> Message {
+    let items = r#"[{"type":"compaction","content":"so far","signature":"c2ln"}]"#.into();
+    let native =
+        NativeCompaction { server: server.into(), api: api.into(), model: model.into(), items, tokens: Some(3) };
+    let payload = Payload { compaction: Some(Box::new(native)), ..Payload::default() };
+    Message { payload: Some(Box::new(payload)), ..Message::user("so far, in words") }
+}
+
+#[test]
+fn a_compaction_goes_back_to_its_server_api_and_model_only() {
+    let block = json!({ "type": "compaction", "content": "so far", "signature": "c2ln" });
+    let said = |text: &str| json!({ "type": "text", "text": text });
+    let readable = json!([{ "role": "user", "content": [said("so far, in words"), said("one")] }]);
+    let native = json!([{ "role": "assistant", "content": [block] }, { "role": "user", "content": [said("one")] }]);
+    for (server, api, model, needs, expected, shown) in [
+        ("here", "messages", "claude", &[][..], &native, &[][..]),
+        ("here", "messages", "claude", &[Need::NoNative], &readable, &["compaction_item"]),
+        ("there", "messages", "claude", &[], &readable, &[]),
+        ("here", "responses", "claude", &[], &readable, &[]),
+        ("here", "messages", "another", &[], &readable, &[]),
+    ] {
+        let request = request(vec![compacted(server, api, model), Message::user("one")]);
+        let (body, named) = written(&request, needs, Limits::default(), CacheTtl::Minutes, &[]);
+        assert_eq!((&unmarked(&body).0, &named[..]), (expected, shown), "{server} {api} {model} {needs:?}");
+        let plan = Plan::new(&request, &Form::of(Needs::of(needs)), "here", (ResultImages::Inside, Some("messages")));
+        let betas = (*expected == native).then_some("compact-2026-09-04");
+        assert_eq!(MessagesRequest::betas(&plan), betas);
+    }
+    // It comes first, so it is not sent where another message does.
+    let request = request(vec![Message::user("one"), compacted("here", "messages", "claude")]);
+    assert!(!body(&request).to_string().contains("compaction"));
+}
+
+#[test]
+fn an_answer_after_a_compaction_follows_it_and_does_not_count_as_thinking() {
+    let turn = |content| request(vec![compacted("here", "messages", "claude"), answer(content, "here"), tool("a")]);
+    let budget = Limits { needs_budget: true, ..Limits::default() };
+    for (content, thinks) in [(vec![call("a")], false), (vec![thought(thinking()), call("a")], true)] {
+        let mut request = turn(content);
+        request.envelope.options.reasoning_effort = Some("low".into());
+        let (body, _) = written(&request, &[], budget, CacheTtl::Minutes, &[]);
+        let roles: Vec<&Value> = body["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
+        assert_eq!(roles, ["assistant", "user"]);
+        assert_eq!(body["messages"][0]["content"][0]["type"], "compaction");
+        assert_eq!(body["thinking"].is_object(), thinks);
+    }
+}
+
+fn tool(id: &str) -> Message {
+    Message::new(Role::Tool, vec![result(id, false)])
+}
+
+#[test]
+fn a_compaction_is_requested_of_the_messages_alone() {
+    let mut request = request(vec![Message::user("one"), answer(vec![text("two")], "here")]);
+    request.purpose = Purpose::Summary;
+    for instructions in [None, Some("Mind the ropes.")] {
+        request.compacts = Some(Compacts { instructions: instructions.map(str::to_owned) });
+        let body = body(&request);
+        let mut expected = json!({ "type": "summarize" });
+        if let Some(instructions) = instructions {
+            expected["instructions"] = json!(instructions);
+        }
+        assert_eq!(
+            (&body["compaction"], &body["tool_choice"], &body["stream"]),
+            (&expected, &Value::Null, &json!(true))
+        );
+        let last = body["messages"].as_array().unwrap().last().unwrap();
+        assert_eq!(last["role"], "assistant", "nothing is added");
     }
 }

@@ -7,7 +7,7 @@
 use crate::{
     core::{
         context::verdict::Diagnosis,
-        model::{ModelFault, ReportedUsage},
+        model::{Answer, ModelFault, ReportedUsage},
     },
     provider::{
         fault::{classify, fault},
@@ -16,10 +16,12 @@ use crate::{
 };
 use jiff::Timestamp;
 use reqwest::header::HeaderMap;
-use reseed_protocol::{ErrorCode, FurtherUsage, StopReason};
+use reseed_protocol::{ErrorCode, FurtherUsage, NativeCompaction, Part, Payload, StopReason};
 use serde_json::{Map, Value, value::RawValue};
 use std::borrow::Cow;
 
+/// The name of the API in its own compactions.
+pub(super) const API: &str = "messages";
 /// The most times that a paused answer is continued. Each time, the server works for minutes.
 const PAUSES_MAX: u32 = 16;
 /// The most blocks that can be unfinished. Models work on one.
@@ -158,6 +160,30 @@ impl MessagesStream {
         if self.pauses > 0 { &self.blocks } else { &[] }
     }
 
+    /// Returns the compaction that the answer is.
+    pub(super) fn compaction(&self) -> Result<Answer, ModelFault> {
+        let Ending { stop_reason, usage, .. } = self.ending().ok_or_else(|| malformed("it did not end"))?;
+        if stop_reason == StopReason::ContentFilter {
+            return Err(fault(ErrorCode::ContentFiltered, "no compaction was made"));
+        }
+        let [block] = &self.blocks[..] else { return Err(malformed("the answer is not one compaction")) };
+        let text = block["content"].as_str().unwrap_or_default();
+        if block["type"] != "compaction" || stop_reason != StopReason::Stop {
+            return Err(malformed("the answer is not one compaction"));
+        }
+        if text.trim().is_empty() {
+            return Err(fault(ErrorCode::UpstreamEmpty, "the compaction has no text"));
+        }
+        let native = NativeCompaction {
+            api: API.to_owned(),
+            items: Value::Array(self.blocks.clone()).to_string(),
+            ..NativeCompaction::default()
+        };
+        let payload = Payload { compaction: Some(Box::new(native)), ..Payload::default() };
+        let answer = Answer::new(vec![Part::Text { text: text.to_owned() }], StopReason::Stop);
+        Ok(Answer { usage, payload: Some(Box::new(payload)), ..answer })
+    }
+
     /// Returns true if the server has paused the answer, which now goes on in another stream.
     pub(super) fn goes_on(&mut self) -> bool {
         if !std::mem::take(&mut self.is_paused) || self.blocks.is_empty() {
@@ -246,6 +272,12 @@ impl OpenBlock {
                 let signature = text("signature");
                 assembly.count(signature.len())?;
                 self.block.insert("signature".to_owned(), Value::String(signature.into_owned()));
+                Ok(())
+            }
+            Some("compaction_delta") => {
+                let piece = text("content");
+                assembly.count(piece.len())?;
+                self.join("content", &piece);
                 Ok(())
             }
             Some("input_json_delta") => {

@@ -242,3 +242,38 @@ fn a_later_report_without_the_counts_of_the_cache_keeps_them() {
         assert_eq!((usage.input_tokens, usage.output_tokens), (input_tokens, output_tokens));
     }
 }
+
+#[test]
+fn a_compaction_is_one_block_with_a_text() {
+    let block = |content: &str| {
+        format!(r#"{{"type":"compaction","content":{content},"encrypted_content":"eA==","signature":"c2ln"}}"#)
+    };
+    let made = |contents: &[&str], reason: &str| -> Result<String, ErrorCode> {
+        let usage = r#"{"input_tokens":0,"output_tokens":0,"iterations":[{"type":"compaction","input_tokens":70,"output_tokens":6}]}"#;
+        let blocks = contents.iter().zip(0..).flat_map(|(content, index)| [begin(index, &block(content)), end(index)]);
+        let last = format!(r#"{{"type":"message_delta","delta":{{"stop_reason":"{reason}"}},"usage":{usage}}}"#);
+        let events: Vec<String> = blocks.chain([last, STOP.to_owned()]).collect();
+        let mut sink = Ignored;
+        let (mut assembly, mut stream) = (Assembly::new(&mut sink), MessagesStream::default());
+        read(&events, &mut stream, &mut assembly);
+        let answer = stream.compaction().map_err(|fault| fault.code)?;
+        let native = answer.payload.unwrap().compaction.unwrap();
+        let further = answer.usage.unwrap().further.unwrap();
+        Ok(format!(
+            "{:?} {} {} {}+{}",
+            answer.parts, native.api, native.items, further.input_tokens, further.output_tokens
+        ))
+    };
+    let whole = r#"[Text { text: "so far" }] messages [{"content":"so far","encrypted_content":"eA==","signature":"c2ln","type":"compaction"}] 70+6"#;
+    for (contents, reason, expected) in [
+        (&["\"so far\""][..], "compaction", Ok(whole.to_owned())),
+        (&[], "end_turn", Err(ErrorCode::UpstreamMalformed)),
+        (&["\"so\"", "\"far\""], "compaction", Err(ErrorCode::UpstreamMalformed)),
+        (&["\"so far\""], "max_tokens", Err(ErrorCode::UpstreamMalformed)),
+        (&["\" \""], "compaction", Err(ErrorCode::UpstreamEmpty)),
+        (&["null"], "compaction", Err(ErrorCode::UpstreamEmpty)),
+        (&[], "refusal", Err(ErrorCode::ContentFiltered)),
+    ] {
+        assert_eq!(made(contents, reason), expected, "{contents:?} {reason}");
+    }
+}

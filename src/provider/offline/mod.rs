@@ -15,6 +15,7 @@ mod tool_call;
 
 use crate::core::model::{Answer, Delta, ModelFault, ModelRequest, OverflowHint, Purpose, ReportedUsage, Takes};
 use crate::core::text::clip::prefix;
+use crate::provider::adapt::no_compaction;
 use crate::provider::{AnswerFuture, DeltaSink, ListedModel, ModelsFuture, Provider};
 use reseed_protocol::{ErrorCode, Part, StopReason};
 use std::time::Duration;
@@ -71,6 +72,9 @@ impl Offline {
         }
         let asked_for = request.envelope.options.max_output_tokens.unwrap_or(u64::MAX).max(1);
         let output_tokens_max = asked_for.min(window_tokens - input_tokens);
+        if request.compacts.is_some() {
+            return Err(no_compaction());
+        }
         let (planned, pace) = match request.purpose {
             Purpose::Summary => (vec![Part::Text { text: summarise::summarise(request, output_tokens_max) }], None),
             Purpose::Turn => (reply::reply(request, input_tokens, window_tokens), self.options.pace),

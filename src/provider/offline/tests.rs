@@ -55,6 +55,7 @@ fn request(messages: &[Message]) -> ModelRequest {
         },
         purpose: Purpose::Turn,
         compared_with: None,
+        compacts: None,
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
 use async_openai::{Client, config::Config, error::OpenAIError, middleware::HttpRequestFactory};
 use reqwest::{
     Response,
-    header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue},
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue},
 };
 use reseed_protocol::ErrorCode;
 use secrecy::SecretString;
@@ -58,6 +58,18 @@ impl Connection {
                 Api::Responses => self.client.responses().create_stream_byot::<_, IgnoredAny>(body).await.err(),
             };
             taken(sent)
+        };
+        self.transport.open(sending).await
+    }
+
+    /// Asks for a compaction and waits for the head of the response.
+    pub(super) async fn compact(&self, body: &(impl Serialize + Sync)) -> Result<Events, ModelFault> {
+        let config = self.client.config();
+        let sending = async {
+            let request = self.transport.client().post(config.url("/responses/compact")).headers(config.headers());
+            let request = request.header(CONTENT_TYPE, "application/json").header(ACCEPT, "application/json");
+            let bytes = serde_json::to_vec(body).unwrap_or_default();
+            request.body(bytes).send().await.map_err(|error| lost(&error))
         };
         self.transport.open(sending).await
     }

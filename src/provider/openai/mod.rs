@@ -8,6 +8,7 @@ mod answer_form;
 mod chat_calls;
 mod chat_request;
 mod chat_stream;
+mod compact;
 mod connection;
 pub(super) mod models;
 mod options;
@@ -27,7 +28,7 @@ pub use options::{Api, OPENAI_BASE_URL, OpenAiOptions};
 
 use super::{
     AnswerFuture, DeltaSink, ModelsFuture, Provider, Slots,
-    adapt::{Attempt, Form, Plan, ResultImages, Server},
+    adapt::{Attempt, Form, Plan, ResultImages, Server, no_compaction},
     fault::fault,
     retry::Failed,
     upstream::{Decoder, Reading},
@@ -39,6 +40,7 @@ use crate::core::{
 };
 use chat_request::ChatRequest;
 use chat_stream::ChatStream;
+use compact::{CompactRequest, CompactStream};
 use connection::Connection;
 use options::takes_cache_options;
 use reseed_protocol::ErrorCode;
@@ -90,8 +92,10 @@ impl OpenAi {
     }
 
     fn plan<'a>(&'a self, request: &'a ModelRequest, form: &Form) -> Plan<'a> {
-        let images = if self.api == Api::Chat { ResultImages::After } else { ResultImages::Inside };
-        self.server.plan(request, form, images)
+        match self.api {
+            Api::Chat => self.server.plan(request, form, ResultImages::After, None),
+            Api::Responses => self.server.plan(request, form, ResultImages::Inside, Some(compact::API)),
+        }
     }
 
     async fn exchange(
@@ -105,6 +109,14 @@ impl OpenAi {
         let mut reading = Reading::new(decoder, sink).empty_if(may_be_empty);
         reading.read(events).await?;
         reading.finish()
+    }
+
+    /// Lets the server compact a conversation.
+    async fn compact(&self, body: &CompactRequest<'_>, sink: &mut dyn DeltaSink) -> Result<Answer, Failed> {
+        let events = self.connection.compact(body).await.map_err(|fault| Failed { fault, begun: false })?;
+        let mut reading = Reading::new(CompactStream::default(), sink);
+        reading.read(events).await?;
+        reading.decoder.compaction().map_err(|fault| reading.failed(fault))
     }
 }
 
@@ -125,6 +137,13 @@ impl Attempt for OpenAi {
         sink: &mut dyn DeltaSink,
     ) -> Result<(Answer, Needs), Failed> {
         let plan = self.plan(request, form);
+        if request.compacts.is_some() {
+            if self.api == Api::Chat {
+                return Err(Failed { fault: no_compaction(), begun: false });
+            }
+            let compacted = self.compact(&CompactRequest::new(&plan), sink).await;
+            return compacted.map(|answer| (answer, plan.shown()));
+        }
         let answer = match self.api {
             Api::Chat => {
                 let offered = request.envelope.tools.iter().map(|tool| tool.name.clone()).collect();

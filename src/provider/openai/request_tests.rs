@@ -1,15 +1,15 @@
 //! Compares one whole conversation in both dialects, at OpenAI and elsewhere.
 
-use super::{chat_request::ChatRequest, responses_request::ResponsesRequest};
+use super::{chat_request::ChatRequest, compact::CompactRequest, responses_request::ResponsesRequest};
 use crate::{
     core::{
-        model::{ModelRequest, Purpose},
+        model::{Compacts, ModelRequest, Purpose},
         need::{Need, Needs},
     },
     provider::adapt::{Form, Plan, ResultImages},
 };
 use reseed_protocol::{
-    CallPayload, Message, Part, Payload, Role,
+    CallPayload, Message, NativeCompaction, Part, Payload, Role,
     context::{
         ContextEnvelope, ContextMessage, EnvelopeMessages, EnvelopeMeta, RequestOptions, SystemPrompt, ToolDefinition,
     },
@@ -58,6 +58,7 @@ fn request() -> ModelRequest {
         },
         purpose: Purpose::Turn,
         compared_with: None,
+        compacts: None,
     }
 }
 
@@ -76,7 +77,7 @@ fn chat(request: &ModelRequest, at_openai: bool) -> Value {
 }
 
 fn chat_with(request: &ModelRequest, needs: &[Need]) -> Value {
-    let plan = Plan::new(request, &Form::of(Needs::of(needs)), "here", ResultImages::After);
+    let plan = Plan::new(request, &Form::of(Needs::of(needs)), "here", (ResultImages::After, None));
     serde_json::from_str(&serde_json::to_string(&ChatRequest::new(&plan)).unwrap()).unwrap()
 }
 
@@ -85,7 +86,7 @@ fn responses(request: &ModelRequest, at_openai: bool) -> Value {
 }
 
 fn responses_with(request: &ModelRequest, at_openai: bool, needs: &[Need]) -> Value {
-    let plan = Plan::new(request, &Form::of(Needs::of(needs)), "here", ResultImages::Inside);
+    let plan = Plan::new(request, &Form::of(Needs::of(needs)), "here", (ResultImages::Inside, Some("responses")));
     serde_json::to_value(ResponsesRequest::new(&plan, at_openai)).unwrap()
 }
 
@@ -318,11 +319,11 @@ fn the_needs_that_changed_a_request_are_those_without_which_it_is_another() {
         for need in Need::ALL {
             let (with, without) = (Form::of(Needs::of(&[*need])), Form::default());
             let chat = |form: &Form| {
-                let plan = Plan::new(&request, form, "here", ResultImages::After);
+                let plan = Plan::new(&request, form, "here", (ResultImages::After, None));
                 (serde_json::to_string(&ChatRequest::new(&plan)).unwrap(), plan.shown())
             };
             let responses = |form: &Form| {
-                let plan = Plan::new(&request, form, "here", ResultImages::Inside);
+                let plan = Plan::new(&request, form, "here", (ResultImages::Inside, Some("responses")));
                 (serde_json::to_string(&ResponsesRequest::new(&plan, true)).unwrap(), plan.shown())
             };
             for (api, (changed, shown), (plain, _)) in
@@ -344,12 +345,13 @@ fn what_came_with_an_answer_goes_back_to_its_server_and_model_only() {
         reasoning: Some("reasoning_content".into()),
         fields: Some(r#"{"b":[1.0,{"z":1,"a":2}],"odd":1e3}"#.into()),
         calls: vec![CallPayload { call_id: "c".parse().unwrap(), id: "call_1".into(), fields: Some(extra.into()) }],
+        compaction: None,
     };
     let thought = Part::Reasoning { text: "hm".into(), payload: None };
     let answer = Message { payload: Some(Box::new(payload)), ..assistant(vec![thought, call("c")]) };
     let request = said(vec![Message::user("one"), answer, result("c", "sea")]);
     let body = |request: &ModelRequest, server: &str, needs: &[Need]| {
-        let plan = Plan::new(request, &Form::of(Needs::of(needs)), server, ResultImages::After);
+        let plan = Plan::new(request, &Form::of(Needs::of(needs)), server, (ResultImages::After, None));
         serde_json::to_string(&ChatRequest::new(&plan)).unwrap()
     };
     let sent = body(&request, "here", &[]);
@@ -394,4 +396,39 @@ fn reasoning_is_not_sent_without_what_it_led_to() {
         .map(|item| item["type"].as_str().unwrap().to_owned())
         .collect();
     assert_eq!(kinds, ["message", "message"]);
+}
+
+#[test]
+fn a_compaction_comes_first_and_in_place_of_its_summary() {
+    let items = r#"[{"type":"message","role":"user","content":"kept"},{"type":"compaction","encrypted_content":"x"}]"#;
+    let native = NativeCompaction {
+        server: "here".into(),
+        api: "responses".into(),
+        model: "m".into(),
+        items: items.into(),
+        tokens: None,
+    };
+    let payload = Payload { compaction: Some(Box::new(native)), ..Payload::default() };
+    let summary = Message { payload: Some(Box::new(payload)), ..Message::user("so far, in words") };
+    let mut request = said(vec![summary, assistant(vec![text("two")]), Message::user("three")]);
+    request.envelope.system.compiled = "be brief".into();
+    let types = |input: &Value| -> Vec<String> {
+        let items = input.as_array().unwrap().iter();
+        items.map(|item| item["type"].as_str().unwrap_or("-").to_owned()).collect()
+    };
+    let sent = responses(&request, true);
+    assert_eq!(types(&sent["input"]), ["message", "compaction", "message", "message"]);
+    assert_eq!(sent["input"][1], json!({ "type": "compaction", "encrypted_content": "x" }));
+    assert!(!sent.to_string().contains("in words"));
+    let without = responses_with(&request, true, &[Need::NoNative]);
+    assert!(types(&without["input"]).len() == 3 && without.to_string().contains("in words"));
+    assert!(chat(&request, true).to_string().contains("in words"));
+
+    request.compacts = Some(Compacts { instructions: Some("Mind the ropes.".into()) });
+    let plan = Plan::new(&request, &Form::default(), "here", (ResultImages::Inside, Some("responses")));
+    let asked = serde_json::to_value(CompactRequest::new(&plan)).unwrap();
+    let fields: Vec<&String> = asked.as_object().unwrap().keys().collect();
+    assert_eq!(fields, ["input", "instructions", "model"]);
+    assert_eq!(asked["instructions"], "be brief\n\nMind the ropes.");
+    assert_eq!(types(&asked["input"]), types(&sent["input"]));
 }

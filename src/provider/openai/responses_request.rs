@@ -75,7 +75,7 @@ struct Reasoning<'a> {
 
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-enum Item<'a> {
+pub(super) enum Item<'a> {
     Ours(OurItem<'a>),
     /// The provider's own item, sent back unchanged.
     Theirs(&'a Value),
@@ -83,7 +83,7 @@ enum Item<'a> {
 
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum OurItem<'a> {
+pub(super) enum OurItem<'a> {
     Message { role: &'static str, content: Vec<Content<'a>> },
     FunctionCall { call_id: &'a str, name: &'a str, arguments: &'a str },
     FunctionCallOutput { call_id: &'a str, output: Output<'a> },
@@ -92,14 +92,14 @@ enum OurItem<'a> {
 /// A tool's output. Only images make it a list, because not every server accepts one.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-enum Output<'a> {
+pub(super) enum Output<'a> {
     Text(&'a str),
     Parts(Vec<Content<'a>>),
 }
 
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Content<'a> {
+pub(super) enum Content<'a> {
     InputText {
         text: &'a str,
     },
@@ -128,10 +128,6 @@ impl<'a> ResponsesRequest<'a> {
     /// sent back. Other servers may not know these fields.
     pub(super) fn new(plan: &'a Plan<'a>, at_openai: bool) -> Self {
         let envelope = &plan.request.envelope;
-        let mut input = Vec::new();
-        for message in &plan.messages {
-            write(message, plan, &mut input);
-        }
         let strict = (plan.has_tools() && !plan.does(Need::NoStrict)).then_some(false);
         let tool = |definition| Tool { r#type: "function", definition, strict };
         let comparison_response_id = plan.comparison().and_then(|comparison| comparison.with);
@@ -140,7 +136,7 @@ impl<'a> ResponsesRequest<'a> {
         Self {
             model: plan.model,
             instructions: plan.system.as_deref(),
-            input,
+            input: input(plan),
             tools: if plan.has_tools() { envelope.tools.iter().map(tool).collect() } else { Vec::new() },
             tool_choice: tool_choice(plan, Api::Responses),
             parallel_tool_calls: plan.parallel_calls(),
@@ -158,6 +154,15 @@ impl<'a> ResponsesRequest<'a> {
                 .then_some(CacheOptions { comparison_response_id, prewarm }),
         }
     }
+}
+
+/// Returns the items of a request: the provider's own form of the summary, then the messages.
+pub(super) fn input<'a>(plan: &'a Plan<'a>) -> Vec<Item<'a>> {
+    let mut input: Vec<Item<'a>> = plan.native.iter().map(Item::Theirs).collect();
+    for message in &plan.messages {
+        write(message, plan, &mut input);
+    }
+    input
 }
 
 /// Converts one of our messages to items, in the order of its parts.

@@ -393,12 +393,12 @@ fn call() -> Piece {
     Piece::call("")
 }
 
-fn malformed(note: &str) -> ModelFault {
+pub(super) fn malformed(note: &str) -> ModelFault {
     fault(ErrorCode::UpstreamMalformed, note)
 }
 
 /// Classifies an error. `response.failed` has it inside its response, and `error` in the event itself.
-fn failed(data: &str, response: Option<&RawValue>) -> ModelFault {
+pub(super) fn failed(data: &str, response: Option<&RawValue>) -> ModelFault {
     let body = response.map_or(data, RawValue::get);
     classify(None, &HeaderMap::new(), Timestamp::now(), body.as_bytes())
 }

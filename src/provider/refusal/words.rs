@@ -2,9 +2,9 @@
 //! written as `joined` leaves them: without spaces, hyphens, underscores and quotes.
 
 use crate::core::need::Need::{
-    self, Alternate, EmptyContent, NewLimit, NoDiagnostics, NoEffort, NoFormat, NoImages, NoLimit, NoOwnFields,
-    NoSealed, NoStreamOptions, NoStrict, NoSystem, NoTemperature, NoToolChoice, NoTools, NullContent, OldLimit,
-    OneCall, ReasoningBack, ShortIds, Signature,
+    self, Alternate, EmptyContent, NewLimit, NoDiagnostics, NoEffort, NoFormat, NoImages, NoLimit, NoNative,
+    NoOwnFields, NoSealed, NoStreamOptions, NoStrict, NoSystem, NoTemperature, NoToolChoice, NoTools, NullContent,
+    OldLimit, OneCall, ReasoningBack, ShortIds, Signature,
 };
 
 /// Words of refusal.
@@ -54,7 +54,8 @@ pub(super) const REFUSES: &[&str] = &[
 
 /// API names, which have no other meaning.
 pub(super) const NAMES: &[(&str, &[Need])] = &[
-    ("encryptedcontent", &[NoSealed]),
+    ("encryptedcontent", &[NoSealed, NoNative]),
+    ("compaction", &[NoNative]),
     ("invalidsignature", &[NoSealed]),
     ("redactedthinking", &[NoSealed]),
     ("outputconfig.format", &[NoFormat]),

@@ -398,6 +398,7 @@ impl<'s> Assembly<'s> {
             reasoning: self.reasoning.filter(|_| has_reasoning).map(str::to_owned),
             fields: self.fields.into_json(),
             calls,
+            compaction: None,
         };
         let payload = (payload != Payload::default()).then(|| Box::new(payload));
         let logprobs = (!self.logprobs.is_empty()).then_some(Value::Array(self.logprobs));

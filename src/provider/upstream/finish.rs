@@ -31,6 +31,8 @@ const ORDINARY: &[&str] = &[
     "tool_call",
     "tool_use",
     "function_call",
+    // Anthropic: the answer is a compaction.
+    "compaction",
 ];
 
 /// Words for an answer that reached the output limit.

@@ -41,7 +41,8 @@ pub(crate) fn usage(report: &Object<'_>) -> Option<ReportedUsage> {
         reasoning_tokens: thought("reasoning_tokens").or_else(|| thought("thinking_tokens")),
         further: further(report),
     };
-    (input_tokens > 0 || output_tokens > 0).then_some(reported)
+    // Anthropic counts a compaction only as a further pass.
+    (input_tokens > 0 || output_tokens > 0 || reported.further.is_some()).then_some(reported)
 }
 
 /// Returns the passes that are billed besides those in the report's own counts. Of Anthropic's `iterations`, the own
@@ -146,6 +147,13 @@ mod tests {
                         ..FurtherUsage::default()
                     }),
                     ..plain
+                }),
+            ),
+            (
+                r#"{"input_tokens":0,"output_tokens":0,"iterations":[{"type":"compaction","input_tokens":70,"output_tokens":6}]}"#,
+                Some(ReportedUsage {
+                    further: Some(FurtherUsage { input_tokens: 70, output_tokens: 6, ..FurtherUsage::default() }),
+                    ..ReportedUsage::default()
                 }),
             ),
             (r#"{"prompt_tokens":0,"completion_tokens":0}"#, None),

@@ -21,6 +21,7 @@ const RUNGS = {
   extract: "an extract by rule, without the model",
   truncate: "the oldest messages were left out",
   hook_summary: "a summary by a hook",
+  provider_native: "the model provider's own compaction, and a summary",
 };
 
 /** @type {Record<string, string>} */

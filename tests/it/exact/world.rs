@@ -374,8 +374,8 @@ impl World {
     /// Writes a request from an envelope, as the provider does, and returns what arrives.
     async fn send(&self, envelope: &Value) -> Asked {
         let envelope: ContextEnvelope = serde_json::from_value(envelope.clone()).unwrap();
-        let request =
-            ModelRequest { model: envelope.meta.model.clone(), envelope, purpose: Purpose::Turn, compared_with: None };
+        let model = envelope.meta.model.clone();
+        let request = ModelRequest { model, envelope, purpose: Purpose::Turn, compared_with: None, compacts: None };
         self.script.replies.lock().unwrap().push_front(Reply::text("Again?"));
         self.provider.answer(&request, &mut Shown::default()).await.unwrap();
         self.upstream.requests().pop().unwrap()

@@ -66,6 +66,7 @@ fn ridden(history: &Poisoned, answer: &str) -> (ModelRequest, ModelRequest, Opti
         envelope: envelope(&Compiled::default(), &context, &RequestOptions::default(), EnvelopeMeta::default()),
         purpose: Purpose::Turn,
         compared_with: None,
+        compacts: None,
     };
     let around = Surroundings {
         model: "test",
@@ -81,6 +82,7 @@ fn ridden(history: &Poisoned, answer: &str) -> (ModelRequest, ModelRequest, Opti
         asks_model: true,
         room: Room::of(WINDOW_TOKENS / 2, summary_tokens_max(WINDOW_TOKENS), 0.4, SummaryMode::Segments),
         conversation: Some(conversation.clone()),
+        native: None,
         prices: Prices::default(),
         writing: Writing::default(),
     };

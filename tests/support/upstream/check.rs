@@ -1,6 +1,6 @@
 //! The rules that every request must follow, whatever the test is about.
 
-use super::Api;
+use super::{Api, compaction::unsealed};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -91,6 +91,35 @@ pub(crate) fn violations(api: Api, body: &Value) -> Vec<String> {
         found.extend(calls(message).filter_map(|call| Some(format!("{list}[{at}] {}: {call}", wrong_call(call)?))));
     }
     found.extend(pairs(messages));
+    found.extend(compactions(messages));
+    found
+}
+
+/// Returns the rules that a request for a compaction violates.
+pub(crate) fn compact_violations(body: &Value) -> Vec<String> {
+    let fields = body.as_object().into_iter().flat_map(|body| body.keys());
+    let others = fields.filter(|name| !["model", "instructions", "input"].contains(&name.as_str()));
+    let mut found: Vec<String> = others.map(|name| format!("a compaction has no field `{name}`")).collect();
+    let items = body["input"].as_array().map_or(&[][..], Vec::as_slice);
+    found.extend(items.iter().filter_map(|one| Some(format!("{}: {one}", item(one)?))));
+    found.extend(pairs(items));
+    found.extend(compactions(items));
+    if items.is_empty() || body["model"].as_str().is_none_or(str::is_empty) {
+        found.push("it has nothing to compact, or names no model".to_owned());
+    }
+    found
+}
+
+/// A compaction is unchanged and alone, and comes first, after what its server has kept beside it.
+fn compactions(items: &[Value]) -> Vec<String> {
+    let places: Vec<usize> = (0..items.len()).filter(|at| items[*at]["type"] == "compaction").collect();
+    let is_first = |at: usize| items[..at].iter().all(|item| item["role"] == "user" && item["id"] == "kept_0");
+    let mut found = Vec::new();
+    for at in &places {
+        if places.len() > 1 || !is_first(*at) || unsealed(&items[*at]).is_none() {
+            found.push(format!("the compaction at {at} was changed, or is not alone, or does not come first"));
+        }
+    }
     found
 }
 
@@ -143,6 +172,7 @@ fn item(item: &Value) -> Option<&'static str> {
         },
         "function_call" => (!item["arguments"].is_string()).then_some("has no arguments"),
         "function_call_output" => (!item["output"].is_string()).then_some("has no output"),
+        "compaction" => None,
         "reasoning" => (!item["encrypted_content"].is_string()).then_some("is not sealed"),
         _ => Some("has no known type"),
     }

@@ -1,6 +1,9 @@
 //! Anthropic's Messages API: the rules of its requests, and the events of its answers.
 
-use super::reply::{Answer, Call, Finish, Reply, cut};
+use super::{
+    compaction::unsealed,
+    reply::{Answer, Call, Finish, Reply, cut},
+};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeSet,
@@ -21,6 +24,7 @@ const FIELDS: &[&str] = &[
     "top_p",
     "stream",
     "diagnostics",
+    "compaction",
 ];
 
 /// Returns the refusal of a request that does not fit.
@@ -61,6 +65,7 @@ pub(super) fn violations(headers: &[(String, String)], body: &Value) -> Vec<Stri
         found.push("its temperature is out of range".to_owned());
     }
     found.extend(thinking(body));
+    found.extend(compacting(headers, body));
     for tool in body["tools"].as_array().into_iter().flatten() {
         if tool["input_schema"]["type"] != "object" || !is_name(&tool["name"], 128) {
             found.push(format!("not a tool: {tool}"));
@@ -68,7 +73,9 @@ pub(super) fn violations(headers: &[(String, String)], body: &Value) -> Vec<Stri
     }
     let messages = body["messages"].as_array().map_or(&[][..], Vec::as_slice);
     let roles: Vec<&str> = messages.iter().filter_map(|message| message["role"].as_str()).collect();
-    if roles.iter().enumerate().any(|(at, role)| *role != if at % 2 == 0 { "user" } else { "assistant" }) {
+    let begins_compacted = messages.first().is_some_and(|first| first["content"][0]["type"] == "compaction");
+    let user_at = usize::from(begins_compacted);
+    if roles.iter().enumerate().any(|(at, role)| *role != if at % 2 == user_at { "user" } else { "assistant" }) {
         found.push(format!("the roles do not alternate: {roles:?}"));
     }
     for (at, message) in messages.iter().enumerate() {
@@ -86,7 +93,7 @@ pub(super) fn violations(headers: &[(String, String)], body: &Value) -> Vec<Stri
     let is_continued = messages.last().is_some_and(|last| {
         last["content"].as_array().into_iter().flatten().any(|block| block["type"] == "server_tool_use")
     });
-    if roles.last() != Some(&"user") && !is_continued {
+    if roles.last() != Some(&"user") && !is_continued && body.get("compaction").is_none() {
         found.push("an answer comes last".to_owned());
     }
     found.extend(pairs(messages));
@@ -112,6 +119,36 @@ fn thinking(body: &Value) -> Vec<String> {
         if matches!(forced, Some("any" | "tool")) {
             found.push("it forces a call, and thinks".to_owned());
         }
+    }
+    found
+}
+
+/// A compaction is named in a header. It is unchanged and alone, and comes first. A request for one forces nothing.
+fn compacting(headers: &[(String, String)], body: &Value) -> Vec<String> {
+    let is_beta = headers.iter().any(|(name, value)| {
+        name == "anthropic-beta" && value.split(',').any(|beta| beta.trim() == "compact-2026-09-04")
+    });
+    let messages = body["messages"].as_array().into_iter().flatten();
+    let blocks = messages.flat_map(|message| message["content"].as_array().into_iter().flatten());
+    let places: Vec<usize> =
+        blocks.clone().enumerate().filter(|(_, block)| block["type"] == "compaction").map(|(at, _)| at).collect();
+    let mut found = Vec::new();
+    let asks = body.get("compaction").is_some();
+    if (asks || !places.is_empty()) && !is_beta {
+        found.push("the beta header is missing".to_owned());
+    }
+    if !(places.is_empty() || places == [0]) {
+        found.push(format!("compactions at {places:?}"));
+    }
+    if blocks.clone().any(|block| block["type"] == "compaction" && unsealed(block).is_none()) {
+        found.push("the compaction was changed".to_owned());
+    }
+    if asks
+        && (body["compaction"]["type"] != "summarize"
+            || !body["tool_choice"].is_null()
+            || !body["output_config"]["format"].is_null())
+    {
+        found.push(format!("not a request for a compaction: {}", body["compaction"]));
     }
     found
 }
@@ -153,6 +190,7 @@ fn wrong(message: &Value, block: &Value) -> Option<&'static str> {
             (!is_answer || !is_own || block.get("cache_control").is_some()).then_some("was changed, or is marked")
         }
         "redacted_thinking" => (!is_answer || is_blank(&block["data"])).then_some("is not sealed"),
+        "compaction" => (!is_answer).then_some("is not the server's"),
         "server_tool_use" => None,
         _ => Some("has no known type"),
     }

@@ -82,7 +82,7 @@ impl AgentLoop {
         let (mut envelope, is_new) = self.prompt.prewarming(&self.ledger);
         envelope.options.max_output_tokens = Some(0);
         let model = self.ledger.state().model.clone();
-        (ModelRequest { model, envelope, purpose: Purpose::Turn, compared_with: None }, is_new)
+        (ModelRequest { model, envelope, purpose: Purpose::Turn, compared_with: None, compacts: None }, is_new)
     }
 
     /// Returns the pauses before the user's inputs in memory, by this period.

@@ -238,6 +238,7 @@ impl Turn {
             envelope: prompt.envelope(ledger, context, count.tokens, count.error_bound_tokens),
             purpose: Purpose::Turn,
             compared_with: prompt.compared_with(),
+            compacts: None,
         };
         let shown_as = Some((item.clone(), shown_as));
         let withheld = roster.awaits_hooks(ledger, HookPoint::Message);

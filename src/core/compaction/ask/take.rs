@@ -17,16 +17,11 @@ impl Asking {
         if thought_too_long(answer) && self.leave_room_for_reasoning() {
             return Ok(());
         }
-        let said = said(answer)?;
         let pieces = if self.ride.is_some() { self.chunks.len() } else { 1 };
         let read: Vec<&str> = self.chunks.iter().take(pieces).flatten().map(String::as_str).collect();
-        let summary = summary::check(&said, &self.task.delimiter, &read).map_err(why)?;
         let replaces_much = self.summary.is_some() || read.iter().map(|block| block.len()).sum::<usize>() >= MUCH_BYTES;
-        if summary.chars().count() < CHARS_MIN && replaces_much && !self.task.is_clients {
-            return Err(why(Unusable::Empty));
-        }
-        let is_in_sections = summary.lines().any(|line| line.starts_with("## "));
-        self.form = if is_in_sections { SummaryForm::Sections } else { SummaryForm::Free };
+        let (summary, form) = readable(answer, &self.task.delimiter, &read, replaces_much && !self.task.is_clients)?;
+        self.form = form;
         self.summary = Some(summary);
         self.chunks.drain(..pieces.min(self.chunks.len()));
         Ok(())
@@ -49,6 +44,25 @@ impl Asking {
         self.is_short = why == TRUNCATED;
         true
     }
+}
+
+/// Returns the text of an answer as a summary of the conversation that `read` quotes, and its form. `is_long` means
+/// that a few words cannot be such a summary.
+///
+/// # Errors
+/// The reason it cannot be used.
+pub(in crate::compaction) fn readable(
+    answer: &Answer,
+    delimiter: &str,
+    read: &[&str],
+    is_long: bool,
+) -> Result<(String, SummaryForm), Why> {
+    let summary = summary::check(&said(answer)?, delimiter, read).map_err(why)?;
+    if summary.chars().count() < CHARS_MIN && is_long {
+        return Err(why(Unusable::Empty));
+    }
+    let is_in_sections = summary.lines().any(|line| line.starts_with("## "));
+    Ok((summary, if is_in_sections { SummaryForm::Sections } else { SummaryForm::Free }))
 }
 
 /// The fewest characters of a summary that replaces this many bytes. A shorter answer says only "sorry" or "done".

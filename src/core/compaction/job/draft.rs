@@ -13,7 +13,7 @@ use crate::{
     text::clean::clean,
 };
 use reseed_protocol::{
-    Message, Role,
+    Message, NativeCompaction, Role,
     compaction::{CompactionRung, SummaryForm},
 };
 use std::{collections::HashSet, sync::Arc};
@@ -42,9 +42,16 @@ pub(super) struct Draft {
     form: SummaryForm,
     /// The number of characters that no request contained.
     left_out: u64,
+    /// The provider's own form of the summary.
+    pub(super) native: Option<Box<NativeCompaction>>,
 }
 
 impl Draft {
+    /// Sets the text that came with the provider's own form of the summary.
+    pub(super) fn set_text(&mut self, text: String, form: SummaryForm) {
+        (self.text, self.form, self.step) = (Some(text), form, CompactionRung::ProviderNative);
+    }
+
     /// Takes the text that the model has written.
     pub(super) fn take(&mut self, asking: Asking) {
         self.left_out += asking.left_out();
@@ -66,11 +73,10 @@ impl Draft {
 }
 
 impl Job {
-    /// Begins the summary of what this cut removes.
-    pub(super) fn summarise(&self, cut: Cut) -> State {
-        let arranged = self.arrange(&cut);
-        let draft = Draft {
-            arranged,
+    /// Plans the summary of what this cut removes. Nothing is written yet.
+    pub(super) fn draft(&self, cut: Cut) -> Box<Draft> {
+        Box::new(Draft {
+            arranged: self.arrange(&cut),
             text: None,
             merged: None,
             is_merging: false,
@@ -78,8 +84,17 @@ impl Job {
             form: SummaryForm::Free,
             left_out: 0,
             cut,
-        };
-        let draft = Box::new(draft);
+            native: None,
+        })
+    }
+
+    /// Begins the summary of what this cut removes.
+    pub(super) fn summarise(&self, cut: Cut) -> State {
+        self.write(self.draft(cut))
+    }
+
+    /// Begins to write a summary.
+    pub(super) fn write(&self, draft: Box<Draft>) -> State {
         if !self.asks_model {
             return State::ByRule(draft);
         }
@@ -157,6 +172,9 @@ impl Job {
 
     /// Offers the summary.
     pub(super) fn offer(&mut self, draft: Box<Draft>) -> Next {
+        if draft.native.is_some() {
+            return self.offer_native(*draft);
+        }
         let step = draft.step;
         let by_rule = (step != CompactionRung::Extract).then(|| {
             let undone = Draft { text: None, merged: None, is_merging: false, ..(*draft).clone() };
@@ -167,12 +185,13 @@ impl Job {
         Next::Offer(Box::new(outcome))
     }
 
-    fn drafted(&self, draft: Draft) -> Outcome {
-        let Draft { cut, arranged, text, merged, step, form, left_out, .. } = draft;
+    pub(super) fn drafted(&self, draft: Draft) -> Outcome {
+        let Draft { cut, arranged, text, merged, step, form, left_out, native, .. } = draft;
+        let step = if native.is_some() { CompactionRung::ProviderNative } else { step };
         let merged = merged.or_else(|| arranged.merged_text());
         let (new, old) = self.identified(&cut, &arranged, merged, text.unwrap_or_default());
         let segments = arranged.finish(old, new);
-        Outcome { form: Some(form), left_out, ..self.summarised(&cut, &segments, step) }
+        Outcome { form: Some(form), left_out, native, ..self.summarised(&cut, &segments, step) }
     }
 
     /// Adds the identifiers of the removed messages to the new text, and those of merged segments to theirs.

@@ -54,8 +54,8 @@ impl Job {
         self.task.model = model;
         self.task.window_tokens = window_tokens;
         self.task.counter = counter;
-        // Another model has none of the conversation in its cache.
-        self.conversation = None;
+        // Another model has none of the conversation in its cache, and its own compaction would be of no use.
+        (self.conversation, self.native) = (None, None);
     }
 
     /// Returns the number of messages that were read.

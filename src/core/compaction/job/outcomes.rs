@@ -17,7 +17,7 @@ use crate::{
     context::seed,
 };
 use reseed_protocol::{
-    EntryId, Message, Part, Role, Usage,
+    EntryId, Message, NativeCompaction, Part, Role, Usage,
     compaction::{CompactionDetails, CompactionRung},
 };
 use std::{collections::HashSet, sync::Arc};
@@ -77,6 +77,12 @@ impl Job {
         shown.map(|(_, message)| summary_in(message)).unwrap_or_default()
     }
 
+    /// Returns the provider's own form of that summary, unless a patch has changed the text.
+    fn shown_native(&self) -> Option<Box<NativeCompaction>> {
+        let shown = self.messages.iter().find(|(id, _)| id.is_some() && *id == self.base);
+        shown?.1.payload.as_ref()?.compaction.clone()
+    }
+
     /// Returns two fifths of what is removed, so that something is gained. A rebuilt summary has only its own bound.
     pub(super) fn room_of(&self, cut: &Cut) -> u64 {
         if self.is_rebuild() { u64::MAX } else { self.newly_removed(cut) / 5 * 2 }
@@ -114,6 +120,13 @@ impl Job {
     pub(super) fn ride(&self, cut: &Cut) -> Option<Ride> {
         // A rebuilt summary covers messages that the conversation no longer contains.
         let conversation = self.conversation.clone().filter(|_| !self.is_rebuild())?;
+        let from = self.tail_of(cut);
+        let first_kept = self.messages.get(from).map(|(_, message)| message.clone());
+        Some(Ride { conversation, kept_messages: self.messages.len() - from, first_kept })
+    }
+
+    /// Returns the index of the first message of the tail that a cut keeps.
+    pub(super) fn tail_of(&self, cut: &Cut) -> usize {
         let first = cut.first_kept.as_ref();
         let from = self.messages.iter().position(|(id, _)| first.is_some() && id.as_ref() == first);
         let mut from = from.unwrap_or(self.messages.len());
@@ -122,8 +135,7 @@ impl Job {
         while from > 0 && self.messages.get(from).is_some() && is_inserted(&self.messages[from - 1]) {
             from -= 1;
         }
-        let first_kept = self.messages.get(from).map(|(_, message)| message.clone());
-        Some(Ride { conversation, kept_messages: self.messages.len() - from, first_kept })
+        from
     }
 
     /// Returns the outcome of dropping the oldest messages: the previous summary, without its oldest segments if it is
@@ -149,7 +161,8 @@ impl Job {
         let allowed_tokens = cut.kept_tokens + count(&seed::seed_text(&summary));
         let outcome = self.outcome(cut, CompactionRung::Truncate);
         let segments = if layout.len() == 1 && layout[0].said.is_empty() { Vec::new() } else { layout };
-        Outcome { summary, segments, details: self.details(cut), allowed_tokens, ..outcome }
+        let native = cut.previous.and_then(|_| self.shown_native());
+        Outcome { summary, segments, native, details: self.details(cut), allowed_tokens, ..outcome }
     }
 
     pub(super) fn clearing(&self, results: &[usize], any_gain: bool) -> Outcome {
@@ -162,6 +175,7 @@ impl Job {
             segments: earlier.as_ref().map(|earlier| earlier.segments.clone()).unwrap_or_default(),
             left_out: 0,
             form: self.earlier.as_ref().and_then(|earlier| earlier.form),
+            native: self.shown_native(),
             rung: CompactionRung::ClearToolResults,
             failed: self.failed.clone(),
             details: self.noted.clone().unwrap_or_default(),
@@ -187,6 +201,7 @@ impl Job {
             segments: Vec::new(),
             left_out: 0,
             form: None,
+            native: None,
             rung,
             failed: self.failed.clone(),
             details: CompactionDetails::default(),

@@ -53,6 +53,8 @@ pub struct Surroundings<'a> {
     pub room: Room,
     /// The request that the conversation would send, if summary requests extend it.
     pub conversation: Option<ModelRequest>,
+    /// The same request, if the provider is to compact it in its own form.
+    pub native: Option<ModelRequest>,
     /// The price of each model.
     pub prices: Prices,
     /// How summaries are written.
@@ -115,6 +117,8 @@ impl Job {
             asks_model: around.asks_model,
             room: around.room,
             conversation: around.conversation,
+            native: around.native,
+            usual_room: None,
             raw,
             at: State::Between,
             failed: Vec::new(),

@@ -127,6 +127,7 @@ impl Planner<'_> {
             retained: None,
             summary_usage: outcome.usage.clone(),
             history_tools: self.prompt.searches_once_compacted(self.ledger),
+            native: outcome.native.as_deref().cloned(),
         };
         let entry = |compaction| self.ledger.entry(entry_id.clone(), EntryData::Compaction(compaction));
         let mut tree = self.with_compaction(entry(compaction.clone()), outcome);

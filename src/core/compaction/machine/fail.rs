@@ -2,6 +2,7 @@
 //!
 //! | what failed | what follows |
 //! | --- | --- |
+//! | the provider's own compaction, whatever the fault (`on_summary_fault`) | the usual summary |
 //! | the answer: no usable summary, empty or refused (`on_summary`, `on_summary_fault`) | the next attempt |
 //! | the output limit was reached before any text (`on_summary_fault`) | once: the same with room for reasoning |
 //! | the request was too large (`on_summary_fault`) | the next attempt, in smaller pieces if possible |
@@ -53,7 +54,7 @@ impl Compacting<'_> {
     /// Handles a failed summary request: the job makes the next attempt, or ends and can be tried again later.
     pub(crate) fn on_summary_fault(&mut self, fault: &ModelFault) {
         let Some(mut running) = self.compaction.work.take_running() else { return };
-        if !summary_failed(self.ledger, &mut running.job, fault) {
+        if !running.job.native_failed(fault.code.as_str()) && !summary_failed(self.ledger, &mut running.job, fault) {
             if running.can_wait() && !running.job.is_merging() {
                 self.compaction.carried.breaker.failed(self.ledger.now);
                 let mut error = ErrorBody::new(fault.code, fault.message.clone());

@@ -204,6 +204,7 @@ impl Planner<'_> {
             details: Some(noted_in(path)),
             asks_model,
             conversation: self.conversation(context),
+            native: self.native(context),
             ..self.surroundings(&summariser, delimiter)
         };
         Job::stage(order, base, context, originals, steps, around)
@@ -228,6 +229,7 @@ impl Planner<'_> {
             asks_model: true,
             room: self.summary_room(self.ledger.window_tokens()),
             conversation: None,
+            native: None,
             prices: self.ledger.deployment.prices.clone(),
             writing: self.writing(),
         }
@@ -264,16 +266,29 @@ impl Planner<'_> {
         let summaries = &self.ledger.deployment.summaries;
         let own = summaries.model.as_ref().is_none_or(|model| *model == self.ledger.state().model);
         let rides = match summaries.request {
-            SummaryRequest::Auto => was_cached(self.ledger.path(), &self.ledger.state().model),
+            SummaryRequest::Auto | SummaryRequest::ProviderNative => {
+                was_cached(self.ledger.path(), &self.ledger.state().model)
+            }
             SummaryRequest::CachedPrefix => true,
             SummaryRequest::Quoted => false,
         };
-        (own && rides).then(|| ModelRequest {
+        (own && rides).then(|| self.next_request(context))
+    }
+
+    /// Returns the conversation's own request, if its provider is to compact it.
+    fn native(&self, context: &Context) -> Option<ModelRequest> {
+        let is_chosen = self.ledger.deployment.summaries.request == SummaryRequest::ProviderNative;
+        is_chosen.then(|| self.next_request(context))
+    }
+
+    fn next_request(&self, context: &Context) -> ModelRequest {
+        ModelRequest {
             model: self.ledger.state().model.clone(),
             envelope: self.prompt.envelope(self.ledger, context, self.prompt.estimate(context), 0),
             purpose: Purpose::Turn,
             compared_with: None,
-        })
+            compacts: None,
+        }
     }
 
     /// Returns how this session's summaries are written.

@@ -199,7 +199,10 @@ impl Planner<'_> {
             return Ok(());
         }
         // A model's summary that makes room is kept even if it is longer than requested, because an extract says less.
-        let is_models = matches!(outcome.rung, CompactionRung::ModelSummary | CompactionRung::ChunkedSummary);
+        let is_models = matches!(
+            outcome.rung,
+            CompactionRung::ModelSummary | CompactionRung::ChunkedSummary | CompactionRung::ProviderNative
+        );
         let target = self.prompt.manager().target_tokens(window);
         // It must not be so long that the next compaction is due at once.
         let is_below = |due: u64| after <= target + due.saturating_sub(target) / 4 * 3;

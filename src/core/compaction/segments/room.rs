@@ -71,6 +71,12 @@ impl Room {
         }
     }
 
+    /// Returns the same room for a summary that is rewritten as a whole.
+    #[must_use]
+    pub fn rewritten(self) -> Self {
+        Self { mode: SummaryMode::Rewrite, new_tokens: self.new_tokens.max(self.text_tokens / 2), ..self }
+    }
+
     /// Returns the room for the model's text beside this many tokens of the user's words.
     #[must_use]
     pub fn text_beside(&self, words_tokens: u64) -> u64 {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::context::{build_context, counter::TokenEstimate, node::Node, testing::path};
-use reseed_protocol::{EntryData, Usage};
+use reseed_protocol::{EntryData, NativeCompaction, Usage};
 use std::sync::Arc;
 
 const MODEL: &str = "a model nobody knows";
@@ -284,4 +284,24 @@ fn an_estimate_that_trusts_reports_uses_the_newest_one() {
     let calibration = Calibration::new(Method::Named("trusting"));
     let count = count(&build_context(&path), fixed(), fresh, &Counter::by_rules_of(&Trusting), &calibration);
     assert_eq!((count.tokens, count.source), (reported, CountSource::Reported));
+}
+
+#[test]
+fn only_its_own_model_counts_the_providers_form_of_a_summary() {
+    let summary = |tokens| {
+        let mut node = (*path(&["a:user one", "b:compaction S first=zz"], &counter())[1]).clone();
+        if let EntryData::Compaction(compaction) = &mut node.entry.data {
+            let items = "x".repeat(100_000);
+            compaction.native = Some(NativeCompaction { model: MODEL.into(), items, tokens, ..Default::default() });
+        }
+        Node::counted(node.entry, &counter())
+    };
+    let text = summary(Some(7_000)).tokens.total();
+    for (tokens, model, expected) in [(Some(7_000), MODEL, 7_000), (Some(7_000), "x", text), (None, MODEL, text)] {
+        let context = build_context(&[Arc::new(summary(tokens))]);
+        let fresh = Freshness { model, envelope_key: KEY };
+        let count = count(&context, fixed(), fresh, &counter(), &Calibration::new(counter().method()));
+        assert_eq!(count.breakdown.summary, expected, "{tokens:?} {model}");
+        assert_eq!(count.tokens, expected + fixed().total());
+    }
 }

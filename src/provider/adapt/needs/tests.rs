@@ -27,6 +27,7 @@ pub(in crate::provider) fn asking(messages: Vec<Message>) -> ModelRequest {
         },
         purpose: Purpose::Turn,
         compared_with: None,
+        compacts: None,
     }
 }
 
@@ -202,7 +203,15 @@ fn a_refusal_without_words_is_first_about_what_is_new() {
         tried
     };
     let request = rich();
-    let others = ["cache_diagnostics", "user_messages", "roles", "own_fields", "encrypted_reasoning", "tools"];
+    let others = [
+        "cache_diagnostics",
+        "user_messages",
+        "roles",
+        "own_fields",
+        "encrypted_reasoning",
+        "compaction_item",
+        "tools",
+    ];
     assert_eq!(first(&request), [&["images"], &others[..]].concat());
     let said = Message { model: Some("m".into()), ..Message::new(Role::Assistant, Vec::new()) };
     let later = asking(vec![Message::new(Role::User, vec![picture("a")]), said]);
