@@ -44,7 +44,7 @@ files! {
     "compact-dialog.js" "compaction.js" "composer.js" "context.css" "context.js" "credentials.js" "dialogs.js"
     "difference-view.js" "difference.js" "dom.js" "edit.js" "endings.js" "errors.js" "follow.js" "found-words.js"
     "frames.js" "gauge.js" "icon.svg" "layout.css" "lines.js" "long-text.js" "main.js" "markdown-blocks.js"
-    "markdown-entities.js" "markdown-inline.js" "markdown.js" "message.js" "moves.js" "notices.js"
+    "markdown-entities.js" "markdown-inline.js" "markdown.js" "menu.js" "message.js" "moves.js" "notices.js"
     "offered-strategies.js" "open-session.js" "panels.css" "patch.js" "pins-view.js" "presence-view.js" "presence.js"
     "queue.js" "report.js" "request-view.js" "request.css" "request.js" "row-tools.js" "search-dialog.js" "search.css"
     "searching.js" "sending.js" "sessions.js" "settings-dialog.js" "snapshot.js" "strategies.js" "strategy-settings.js"

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { conversation, launch, newPage, say, settled } from "./browser.mjs";
 import { Server } from "./server.mjs";
-import { edit, shows, talk, treeRows } from "./steps.mjs";
+import { act, edit, shows, talk, treeRows } from "./steps.mjs";
 
 /** Console messages of the browser while the server is down. */
 const AWAY = /WebSocket connection to|net::ERR_CONNECTION_REFUSED/;
@@ -40,8 +40,7 @@ async function second(page) {
 /** Presses a button of the nth message of a kind. */
 async function press(page, kind, index, label) {
   const row = page.locator(`#log .message.${kind}`).nth(index);
-  await row.hover();
-  await row.locator(`[aria-label='${label}']`).click();
+  await act(row, label);
 }
 
 onPage("asking again creates a branch; its versions can be switched; a reload and a killed server leave it where it was", { expected: AWAY }, async ({ page, server }) => {
@@ -101,8 +100,7 @@ onPage("asking again during a turn stops it; continuing from an answer, and back
   await say(page, "Count to 9");
   await page.waitForSelector("[data-queued]");
   const row = page.locator("#log .message.user").nth(1);
-  await row.hover();
-  await row.locator("[aria-label='Edit and ask again']").click();
+  await act(row, "Edit and ask again");
   await row.locator("textarea").fill("Count to 4");
   await row.locator("button:has-text('Stop and ask again')").click();
   await shows(page, ["Count to 3", "Count to 4"]);
@@ -257,8 +255,7 @@ onPage("the first question is asked differently from the root, with and without 
   await shows(other, ["Count to 3"]);
   // With a summary, the session is at the root while the question is in flight.
   const row = page.locator("#log .message.user").first();
-  await row.hover();
-  await row.locator("[aria-label='Edit and ask again']").click();
+  await act(row, "Edit and ask again");
   await row.locator(".editor input[type=checkbox]").check();
   await row.locator(".editor textarea").fill("Count to 5");
   await row.locator(".editor textarea").press("Enter");

@@ -75,7 +75,10 @@ export async function settled(page, answers) {
   await page.waitForSelector("#stop", { state: "hidden" });
 }
 
-/** Returns the conversation as text, one line per row. */
+/** Returns the conversation as text, one line per row, without the time of the row under the mouse. */
 export function conversation(page) {
-  return page.locator("#log > li").evaluateAll((rows) => rows.map((row) => row.innerText.trim()));
+  return page.locator("#log > li").evaluateAll((rows) => rows.map((row) => {
+    const time = row.querySelector(".when")?.innerText;
+    return (time ? row.innerText.replace(new RegExp(`\\s*${time}`), "") : row.innerText).trim();
+  }));
 }

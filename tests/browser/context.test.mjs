@@ -5,7 +5,7 @@ import { after, before, test } from "node:test";
 import { launch, newPage, say, settled } from "./browser.mjs";
 import { SCREENS } from "./mock-page.mjs";
 import { MockServer } from "./mock.mjs";
-import { compactDialog, pin, preview, talk } from "./steps.mjs";
+import { act, compactDialog, menuOf, pin, preview, talk } from "./steps.mjs";
 
 /** Console messages of the browser while a server is down; tests of that expect them. */
 const AWAY = /WebSocket connection to|net::ERR_CONNECTION_REFUSED/;
@@ -145,8 +145,7 @@ onPage("instructions are measured in bytes, as the server does, and never cut", 
   assert.equal(await page.inputValue("#input"), `/compact ${tooLong}`);
   await page.fill("#input", "");
   const row = page.locator("#log .message.assistant").first();
-  await row.hover();
-  await row.locator("[aria-label='Continue from here']").click();
+  await act(row, "Continue from here");
   await page.check("dialog [name=summarize]");
   await page.fill("dialog .summary-choice .field", tooLong);
   await page.click("dialog .primary");
@@ -257,11 +256,9 @@ onPage("every kind of message can be pinned, a call with its result, and unpinne
   assert.deepEqual(await page.locator("#log .pin-chip:not([hidden])").allInnerTexts(), ["Pinned", "Pinned with its call", "Pinned"]);
   await pin(page, ".message.assistant", 1);
   await page.waitForFunction(() => document.querySelectorAll("#log .pin-chip:not([hidden])").length === 4);
-  const user = page.locator("#log .message.user [aria-label=Pin]").first();
-  assert.equal(await user.getAttribute("aria-pressed"), "true");
+  assert.equal(await page.locator("#log .message.user .pin-chip").first().isVisible(), true);
   await talk(page, ["two"], 2);
-  await page.locator("#log .message.user").nth(1).hover();
-  await page.locator("#log .message.user [aria-label=Pin]").nth(1).click();
+  await act(page.locator("#log .message.user").nth(1), "Pin");
   await page.waitForSelector(".toast.error:has-text('too_many_pins')");
   await page.reload();
   await page.waitForFunction(() => document.querySelectorAll("#log .pin-chip:not([hidden])").length === 4);
@@ -397,7 +394,8 @@ onPage("an observer sees everything and changes nothing", {}, async ({ page, ser
   await other.goto(page.url());
   await other.waitForSelector("#role-line:not([hidden])");
   await other.waitForSelector("#log .compaction");
-  assert.deepEqual([await other.locator("#log .pin-chip:not([hidden])").count(), await other.locator("#log [aria-label=Pin], #log .undo-row button").count()], [1, 0]);
+  assert.deepEqual(await menuOf(other.locator("#log .message.user").first()), ["Copy message"]);
+  assert.deepEqual([await other.locator("#log .pin-chip:not([hidden])").count(), await other.locator("#log .undo-row button").count()], [1, 0]);
   await other.click("#gauge-button");
   await other.click("#breakdown .strategy summary");
   assert.equal(await other.locator("#breakdown .strategy button").isDisabled(), true);

@@ -79,6 +79,49 @@ onPage("commands set the model and the strategy of a chat that is still empty", 
   await page.waitForSelector(".chat-settings");
 });
 
+onPage("a message has one Tab stop, its menu; the keyboard edits the last message and lists the keys; days have a line", {}, async ({ page, server }) => {
+  for (const [index, text] of ["one", "two"].entries()) {
+    await say(page, text);
+    await settled(page, index + 1);
+  }
+  const stops = await page.locator("#log .message").evaluateAll((rows) => rows.map((row) => [...row.querySelectorAll("a, button, summary, [tabindex]")].filter((node) => node.tabIndex >= 0 && node.checkVisibility()).length));
+  assert.deepEqual(stops, [1, 1, 1, 1]);
+  const focused = () => page.evaluate(() => document.activeElement.textContent);
+  const button = page.locator("#log .message.user").first().locator("[aria-haspopup=menu]");
+  await button.focus();
+  for (const [key, item] of [["Enter", "Edit and ask again"], ["ArrowUp", "Fork into a new chat"], ["ArrowDown", "Edit and ask again"], ["p", "Pin"], ["Home", "Edit and ask again"]]) {
+    await page.keyboard.press(key);
+    assert.equal(await focused(), item, key);
+  }
+  assert.deepEqual(await faultsOf(page), []);
+  await page.keyboard.press("Escape");
+  assert.deepEqual([await page.locator(".menu").count(), await button.evaluate((node) => [node === document.activeElement, node.ariaExpanded])], [0, [true, "false"]]);
+  await button.click();
+  await page.mouse.click(700, 20);
+  assert.equal(await page.locator(".menu").count(), 0);
+  assert.match(await page.locator("#log .user .when").first().innerText(), /^$/);
+  await page.locator("#log .user").first().hover();
+  assert.match(await page.locator("#log .user .when").first().innerText(), /\d\d/);
+  await page.focus("#input");
+  await page.keyboard.press("ArrowUp");
+  assert.equal(await page.locator("#log .user").nth(1).locator("textarea").inputValue(), "two");
+  await page.keyboard.press("Escape");
+  assert.equal(await page.evaluate(() => document.activeElement.ariaHasPopup), "menu");
+  await page.keyboard.press("?");
+  await page.waitForSelector("dialog:has-text('edit your last message')");
+  await page.keyboard.press("Escape");
+  // An entry of the next day.
+  const [world] = server.worlds.values();
+  const later = world.append;
+  world.append = function (data, ...rest) {
+    return later.call(this, { ...data, timestamp: "2026-11-23T12:00:00.000Z" }, ...rest);
+  };
+  await say(page, "three");
+  await settled(page, 3);
+  assert.deepEqual(await page.locator("#log > .day").allInnerTexts(), ["Monday, November 23, 2026"]);
+  assert.equal(await page.locator("#log > li").nth(4).getAttribute("class"), "day");
+});
+
 onPage("axe finds no violations with failed answers and an approval card", {}, async ({ page }) => {
   await say(page, "please fail");
   await page.waitForSelector("[data-ended=failed]");

@@ -2,11 +2,31 @@
 
 import { say, settled } from "./browser.mjs";
 
+/** Opens the menu of a message's actions. */
+export async function openMenu(row) {
+  await row.hover();
+  await row.locator(".row-actions [aria-haspopup=menu]").click();
+  await row.page().waitForSelector(".menu");
+}
+
+/** Chooses one of a message's actions. */
+export async function act(row, name) {
+  await openMenu(row);
+  await row.page().locator(".menu button", { hasText: name }).first().click();
+}
+
+/** Returns the actions of a message that are possible, and closes their menu. */
+export async function menuOf(row) {
+  await openMenu(row);
+  const names = await row.page().locator(".menu button").allInnerTexts();
+  await row.page().keyboard.press("Escape");
+  return names;
+}
+
 /** Asks the nth question differently. */
 export async function edit(page, index, text) {
   const row = page.locator("#log .message.user").nth(index);
-  await row.hover();
-  await row.locator("[aria-label='Edit and ask again']").click();
+  await act(row, "Edit and ask again");
   await row.locator(".editor textarea").fill(text);
   await row.locator(".editor textarea").press("Enter");
 }
@@ -50,7 +70,6 @@ export async function preview(page, instructions, shows = ".difference") {
 /** Pins or unpins the nth message of a kind, and waits until that shows. */
 export async function pin(page, kind, index, keeps = true) {
   const row = page.locator(`#log ${kind}`).nth(index);
-  await row.hover();
-  await row.locator("[aria-label=Pin]").click();
-  await row.locator(`[aria-label=Pin][aria-pressed=${keeps}]`).waitFor();
+  await act(row, "Pin");
+  await row.locator(".pin-chip").waitFor({ state: keeps ? "visible" : "hidden" });
 }

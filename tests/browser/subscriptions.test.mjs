@@ -6,6 +6,7 @@
 import assert from "node:assert/strict";
 import { conversation, say, settled } from "./browser.mjs";
 import { mockPages } from "./mock-page.mjs";
+import { act } from "./steps.mjs";
 
 /** Console messages of the browser while a server is down; tests of that expect them. */
 const AWAY = /WebSocket connection to|net::ERR_CONNECTION_REFUSED/;
@@ -233,8 +234,7 @@ onPage("an edited question goes to its chat, even if another one is displayed wh
   const [apples, pears] = server.worlds.values();
   server.holdSteps();
   const row = page.locator("#log .message.user");
-  await row.hover();
-  await row.locator("[aria-label='Edit and ask again']").click();
+  await act(row, "Edit and ask again");
   await row.locator(".editor textarea").fill("plums");
   await row.locator(".editor [name=summarize]").check();
   await row.locator(".editor .primary").click();

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { conversation, launch, newPage, say, settled } from "./browser.mjs";
 import { MockServer } from "./mock.mjs";
-import { edit, shows, talk, treeRows } from "./steps.mjs";
+import { act, edit, menuOf, shows, talk, treeRows } from "./steps.mjs";
 
 let browser;
 before(async () => (browser = await launch()));
@@ -58,13 +58,12 @@ onPage("asking again during a turn says that it stops it, and gives back queued 
   await say(page, "waits");
   await page.waitForSelector("[data-queued]");
   const row = page.locator("#log .message.user").first();
-  await row.hover();
-  await row.locator("[aria-label='Edit and ask again']").click();
+  await act(row, "Edit and ask again");
   assert.match(await row.locator(".editor .hint").innerText(), /asking again stops it, and the message that waits comes back/);
   await page.keyboard.press("Escape");
   assert.equal(await row.locator(".editor").count(), 0);
   assert.equal(await page.locator("#stop").isVisible(), true, "nothing was stopped");
-  await row.locator("[aria-label='Edit and ask again']").click();
+  await act(row, "Edit and ask again");
   await row.locator("textarea").fill("a short one");
   await row.locator("button:has-text('Stop and ask again')").click();
   await shows(page, ["a short one"]);
@@ -79,8 +78,7 @@ onPage("continuing from an earlier message, with a summary of the abandoned bran
   await talk(page, ["one", "two"]);
   const goOn = async (index) => {
     const row = page.locator("#log .message.assistant").nth(index);
-    await row.hover();
-    await row.locator("[aria-label='Continue from here']").click();
+    await act(row, "Continue from here");
   };
   await goOn(0);
   await page.check("dialog [name=summarize]");
@@ -111,8 +109,7 @@ onPage("continuing from an earlier message, with a summary of the abandoned bran
 onPage("a connection lost while a branch is summarised: the move happens once, and is answered", { expected: /WebSocket connection to|net::ERR_/ }, async ({ page, server }) => {
   await talk(page, ["one", "two"]);
   const row = page.locator("#log .message.assistant").first();
-  await row.hover();
-  await row.locator("[aria-label='Continue from here']").click();
+  await act(row, "Continue from here");
   await page.check("dialog [name=summarize]");
   server.holdSteps();
   await page.click("dialog .primary");
@@ -133,8 +130,7 @@ onPage("a connection lost while a branch is summarised: the move happens once, a
 onPage("going back to an abandoned branch, and bringing a summary along afterwards", {}, async ({ page }) => {
   await talk(page, ["one", "two"]);
   const row = page.locator("#log .message.assistant").first();
-  await row.hover();
-  await row.locator("[aria-label='Continue from here']").click();
+  await act(row, "Continue from here");
   await page.click("dialog .primary");
   await shows(page, ["one"]);
   await page.click(".elsewhere button");
@@ -228,24 +224,21 @@ onPage("a large tree is folded, and its lower levels are loaded on demand", { no
 onPage("labels are chips, quiet lines and names in the tree; a fork is another session", {}, async ({ page, server }) => {
   await talk(page, ["one", "two"]);
   const row = page.locator("#log .message.assistant").first();
-  await row.hover();
-  await row.locator("[aria-label=Label]").click();
+  await act(row, "Label");
   await page.fill("dialog input", "the start");
   await page.press("dialog input", "Enter");
   await page.waitForSelector("#log .note:has-text('Label “the start” on “You said')");
   assert.equal(await row.locator(".label-chip").innerText(), "the start");
   await page.click("#tree-open");
   await page.waitForSelector("#tree-rows .label-chip:has-text('the start')");
-  await row.hover();
-  await row.locator("[aria-label='Change label']").click();
+  await act(row, "Change label");
   await page.fill("dialog input", "");
   await page.press("dialog input", "Enter");
   await page.waitForSelector("#log .note:has-text('Label taken away')");
   assert.equal(await page.locator("#page .label-chip:visible").count(), 0);
   const from = page.url();
   const second = page.locator("#log .message.user").nth(1);
-  await second.hover();
-  await second.locator("[aria-label='Fork into a new chat']").click();
+  await act(second, "Fork into a new chat");
   await page.waitForFunction((url) => location.href !== url, from);
   await shows(page, ["one"]);
   assert.equal(await page.inputValue("#input"), "two");
@@ -315,7 +308,8 @@ onPage("a server without any of these features: a plain chat", { features: [] },
   await page.waitForSelector("#stop:not([hidden])");
   await say(page, "waits");
   await page.waitForSelector("[data-queued]");
-  assert.equal(await page.locator("#tree-open, #steer, [data-queued] button, #log [aria-label='Edit and ask again'], #log [aria-label='Label'], #log [aria-label='Pin']").filter({ visible: true }).count(), 0);
+  assert.equal(await page.locator("#tree-open, #steer, [data-queued] button").filter({ visible: true }).count(), 0);
+  assert.deepEqual(await menuOf(page.locator("#log .message.user").first()), ["Copy message"]);
   server.release();
   await settled(page, 4);
   await page.waitForFunction(() => document.querySelectorAll("#sessions .session").length === 1);
@@ -333,7 +327,7 @@ onPage("a read-only user sees the chat as it moves, and can do nothing in it", {
   const { page: other, faults } = await newPage(browser.context);
   await other.goto(page.url());
   await other.waitForSelector("#role-line:not([hidden])");
-  assert.equal(await other.locator("#log .row-actions button:not([aria-label='Copy answer'])").count(), 0);
+  assert.deepEqual(await menuOf(other.locator("#log .message.assistant").first()), ["Copy answer"]);
   await edit(page, 1, "again");
   await shows(other, ["one", "again"]);
   await settled(other, 2);

@@ -13,7 +13,7 @@
 
 import { ApprovalCard } from "./approvals.js";
 import { CompactionRow, compactionLine, heldLine } from "./compaction.js";
-import { byId, el, pulse } from "./dom.js";
+import { byId, dayOf, el, pulse } from "./dom.js";
 import { messageEditor } from "./edit.js";
 import { delayRow, endedRow, openQuestion, traceRow, tracesOf } from "./endings.js";
 import { Follow } from "./follow.js";
@@ -68,6 +68,8 @@ export class ChatView {
     this.drawn = { from: 0, to: 0 };
     /** @type {Map<string, HTMLElement | null>} rows by `entryId` */
     this.rows = new Map();
+    /** @type {Map<string, HTMLElement>} the lines that begin a new day, by the `entryId` after them */
+    this.days = new Map();
     /** @type {Map<string, RowTools | CompactionRow>} the changeable parts of rows, by `entryId` */
     this.lines = new Map();
     /** @type {unknown[]} inputs of the last render of these parts */
@@ -168,6 +170,7 @@ export class ChatView {
     this.path = [];
     this.entries = [];
     this.rows.clear();
+    this.days.clear();
     this.lines.clear();
     this.calls = callsOf([]);
     this.stated = [];
@@ -201,17 +204,24 @@ export class ChatView {
     for (const [entryId, row] of this.rows) {
       if (kept.has(entryId)) continue;
       row?.remove();
+      this.days.get(entryId)?.remove();
       this.rows.delete(entryId);
+      this.days.delete(entryId);
       this.lines.delete(entryId);
     }
     let after = this.log.firstElementChild;
-    for (const entry of entries) {
-      const row = this.row(entry);
-      if (!row) continue;
+    const put = (/** @type {HTMLElement} */ row) => {
       while (after?.hasAttribute("data-trace")) after = after.nextElementSibling;
       if (row === after) after = after.nextElementSibling;
       else this.log.insertBefore(row, after);
-    }
+    };
+    entries.forEach((entry, index) => {
+      const row = this.row(entry);
+      if (!row) return;
+      const before = this.entries[this.drawn.from + index - 1];
+      if (before && dayOf(before.timestamp) !== dayOf(entry.timestamp)) put(this.day(entry));
+      put(row);
+    });
     this.renderCalls(this.app.snapshot);
     selected?.();
   }
@@ -260,6 +270,19 @@ export class ChatView {
     showStates(this.log, snapshot, this.calls.answered);
   }
 
+  /**
+   * Returns the line above the first entry of a day.
+   * @param {Entry} entry
+   */
+  day({ entryId, timestamp }) {
+    const known = this.days.get(entryId);
+    if (known) return known;
+    const text = new Date(timestamp).toLocaleDateString(undefined, { weekday: "long", day: "numeric", month: "long", year: "numeric" });
+    const line = el("li", { class: "day" }, el("time", { datetime: timestamp }, text));
+    this.days.set(entryId, line);
+    return line;
+  }
+
   /** @param {Entry} entry */
   row(entry) {
     const known = this.rows.get(entry.entryId);
@@ -300,7 +323,7 @@ export class ChatView {
     const end = () => {
       row.classList.remove("editing");
       editor.node.replaceWith(...(bubble ? [bubble] : []));
-      /** @type {HTMLElement | null} */ (row.querySelector("[aria-label='Edit and ask again']"))?.focus();
+      /** @type {HTMLElement | null} */ (row.querySelector(".row-actions button"))?.focus();
     };
     const editor = messageEditor({
       entry,
@@ -316,6 +339,14 @@ export class ChatView {
     bubble?.replaceWith(editor.node);
     row.classList.add("editing");
     editor.focus();
+  }
+
+  /** Edits the last message of the user's, if there is one and this window may. */
+  editLast() {
+    const last = this.entries.findLast((entry) => entry.type === "message" && entry.role === "user");
+    if (last?.type !== "message" || this.app.readOnly || !this.app.can("navigate")) return;
+    if (!this.rows.has(last.entryId)) this.reveal(last.entryId);
+    this.edit(last);
   }
 
   /** @param {Snapshot | null} snapshot */

@@ -1,5 +1,6 @@
 /**
  * The message composer. Enter sends, Shift+Enter starts a new line, Alt+Enter steers the running turn, Escape stops it.
+ * In the empty field, the up arrow edits the last message.
  */
 
 import { CommandMenu } from "./command-menu.js";
@@ -10,12 +11,15 @@ import { isBusy } from "./snapshot.js";
 export class ComposerView {
   /**
    * @param {import("./app.js").App} app
-   * @param {(text: string, whenBusy?: "steer") => Promise<boolean>} onSubmit returns false if the text was not
+   * @param {object} listeners
+   * @param {(text: string, whenBusy?: "steer") => Promise<boolean>} listeners.onSubmit returns false if the text was not
    * accepted; it is then put back
+   * @param {() => void} listeners.onEditLast
    */
-  constructor(app, onSubmit) {
+  constructor(app, { onSubmit, onEditLast }) {
     this.app = app;
     this.onSubmit = onSubmit;
+    this.onEditLast = onEditLast;
     this.form = byId("composer", HTMLFormElement);
     this.input = byId("input", HTMLTextAreaElement);
     this.menu = new CommandMenu(this.input, (name) => this.complete(name));
@@ -51,6 +55,10 @@ export class ComposerView {
   /** @param {KeyboardEvent} event */
   key(event) {
     if (this.menu.key(event)) return;
+    if (event.key === "ArrowUp" && this.text === "" && !event.shiftKey && !event.ctrlKey && !event.metaKey && !event.altKey) {
+      event.preventDefault();
+      return this.onEditLast();
+    }
     // During composition, Enter belongs to the input method.
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     if (event.altKey && !this.steer.hidden) {

@@ -163,7 +163,7 @@ export async function askToGo({ title, text, places = [], leaves, action }) {
 
 export async function help() {
   const commands = el("dl", {}, ...COMMANDS.flatMap(({ usage, does }) => [el("dt", {}, usage), el("dd", {}, does)]));
-  const keys = [["Enter", "send"], ["Shift", "with Enter: a new line"], ["Alt", "with Enter: add to the answer that is being written"], ["Esc", "stop the answer"], ["Alt", "with Y, A, N or R: answer the card of a tool that has the focus"], ["/", "go to the message field"], [SEARCH_KEYS, "search what was said"]];
+  const keys = [["Enter", "send"], ["Shift", "with Enter: a new line"], ["Alt", "with Enter: add to the answer that is being written"], ["↑", "in the empty message field: edit your last message"], ["Esc", "stop the answer"], ["Alt", "with Y, A, N or R: answer the card of a tool that has the focus"], ["/", "go to the message field"], ["?", "show these keys"], [SEARCH_KEYS, "search what was said"]];
   const list = el("dl", {}, ...keys.flatMap(([key, does]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, does)]));
   /** @type {HTMLDialogElement} */
   const dialog = make("Commands and keys", [commands, el("hr"), list], [closer(() => dialog, "Close")]);

@@ -55,7 +55,7 @@ export function pulse() {
 }
 
 /** Icon paths in a 24 by 24 view box. */
-const ICONS = {
+export const ICONS = {
   branch: "M6 4v16M6 14c0-5 12-2 12-8M6 20.5a1 1 0 1 0 0-.1M18 5.5a1 1 0 1 0 0-.1",
   close: "M6 6l12 12M18 6L6 18",
   copy: "M9 9h10v11H9zM5 15V4h10",
@@ -65,6 +65,7 @@ const ICONS = {
   here: "M5 4v7a4 4 0 0 0 4 4h10M14 10l5 5-5 5",
   label: "M4 5v6l9 9 7-7-9-9H5zM8.5 8.5v.1",
   left: "M15 5l-7 7 7 7",
+  more: "M5.5 12h.1M12 12h.1M18.5 12h.1",
   now: "M5 12h13M12 5l7 7-7 7",
   pin: "M9 4h6l-1 6 4 4H6l4-4zM12 14v7",
   right: "M9 5l7 7-7 7",
@@ -157,6 +158,14 @@ export function span(millis) {
  */
 export function clock(time) {
   return new Date(time).toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" });
+}
+
+/**
+ * Returns the day of a time, here where the reader is, as text to compare.
+ * @param {string} time RFC 3339
+ */
+export function dayOf(time) {
+  return new Date(time).toDateString();
 }
 
 /**

@@ -95,7 +95,7 @@ const searching = new Searching(app, {
   },
   reveal: (entryId) => tree.reveal(entryId),
 });
-const composer = new ComposerView(app, submit);
+const composer = new ComposerView(app, { onSubmit: submit, onEditLast: () => chat.editLast() });
 
 function render() {
   const name = app.snapshot?.name || (app.target === null ? "New chat" : app.loading ? "…" : "Untitled");
@@ -398,10 +398,10 @@ function onKey(event) {
     event.preventDefault();
     chat.page(event.key === "PageUp" ? -1 : 1);
   }
-  if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
-    event.preventDefault();
-    composer.input.focus();
-  }
+  if (typing || event.ctrlKey || event.metaKey || event.altKey || (event.key !== "/" && event.key !== "?")) return;
+  event.preventDefault();
+  if (event.key === "/") composer.input.focus();
+  else void help();
 }
 
 byId("skip", HTMLElement).addEventListener("click", (event) => {
