@@ -3,30 +3,88 @@
 //! No build tool is needed, because the page's own modules use only these forms, each on one line: `import { a, b as c
 //! } from "./x.js";`, `export { a } from "./x.js";`, and `export` before a `const`, `function` or `class`. Any other
 //! form at the start of a line is an error, which a test finds.
+//!
+//! `await import("./x.js")` loads a module lazily, when it is first needed. Such a module becomes a script of its own,
+//! with what it imports and the main script does not have. It gets the other modules from the main script.
 
-use std::fmt::Write as _;
+use std::{borrow::Cow, fmt::Write as _};
+
+/// Loads a lazy script once; after a failure, the next call tries again.
+const LOADER: &str = "\
+const $loaded=new Map();
+const $load=(file,shared)=>{
+const retry=(error)=>{$loaded.delete(file);throw error;};
+if(!$loaded.has(file))$loaded.set(file,import(file).then((script)=>script.load(shared)).catch(retry));
+return $loaded.get(file);
+};
+";
+
+/// The scripts of the page.
+#[derive(Debug, PartialEq)]
+pub(super) struct Scripts {
+    /// The main script. It names each lazy script as `"./NAME"`.
+    pub main: String,
+    /// The lazy scripts by the names of their modules.
+    pub lazy: Vec<(String, String)>,
+}
 
 /// Bundles a module and everything it imports: each in its own function, in dependency order.
 ///
 /// # Errors
 /// The module or the line that cannot be bundled.
-pub(super) fn script(modules: &[(&str, &str)], main: &str) -> Result<String, String> {
-    let mut bundle = Bundle { modules, out: String::new(), done: Vec::new(), open: Vec::new() };
+pub(super) fn scripts(modules: &[(&str, &str)], main: &str) -> Result<Scripts, String> {
+    let mut bundle = Bundle { modules, ..Bundle::default() };
     bundle.add(main)?;
-    Ok(bundle.out)
+    let (mut main, mut lazy) = (bundle.out, Vec::new());
+    for name in bundle.lazy {
+        if bundle.done.contains(&name) {
+            return Err(format!("`{name}` is loaded lazily, but the main script imports it"));
+        }
+        let mut script = Bundle { modules, shared: bundle.done.clone(), ..Bundle::default() };
+        script.add(&name)?;
+        if let Some(further) = script.lazy.first() {
+            return Err(format!("`{name}` is loaded lazily, so it cannot load `{further}`"));
+        }
+        let shared: Vec<String> = script.used.iter().map(|used| variable(used)).collect();
+        let shared = shared.join(",");
+        main = main.replace(&lazy_call(&name, ""), &lazy_call(&name, &shared));
+        let text = format!("export const load=({{{shared}}})=>{{\n{}return {};\n}};\n", script.out, variable(&name));
+        lazy.push((name, text));
+    }
+    if !lazy.is_empty() {
+        main.insert_str(0, LOADER);
+    }
+    Ok(Scripts { main, lazy })
 }
 
+/// Returns the expression that loads a lazy script and passes it these modules of the main script.
+fn lazy_call(name: &str, shared: &str) -> String {
+    format!("$load(\"./{name}\",{{{shared}}})")
+}
+
+#[derive(Default)]
 struct Bundle<'a> {
     modules: &'a [(&'a str, &'a str)],
     out: String,
     done: Vec<String>,
     /// The modules that are being read: the chain of importers that leads to the current one.
     open: Vec<String>,
+    /// The modules that another script has, and those of them that this script uses.
+    shared: Vec<String>,
+    used: Vec<String>,
+    /// The modules that this script loads lazily.
+    lazy: Vec<String>,
 }
 
 impl Bundle<'_> {
     fn add(&mut self, name: &str) -> Result<(), String> {
         if self.done.iter().any(|done| done == name) {
+            return Ok(());
+        }
+        if self.shared.iter().any(|shared| shared == name) {
+            if !self.used.iter().any(|used| used == name) {
+                self.used.push(name.to_owned());
+            }
             return Ok(());
         }
         if self.open.iter().any(|open| open == name) {
@@ -39,6 +97,8 @@ impl Bundle<'_> {
         let mut body = String::new();
         let mut exports = Vec::new();
         for line in without_comments(text) {
+            let line = self.with_lazy(line);
+            let line = line.as_ref();
             let fault = || format!("`{name}` has the line `{line}`");
             if let Some(rest) = line.strip_prefix("import ") {
                 let (names, from) = names_from(rest).ok_or_else(fault)?;
@@ -64,6 +124,19 @@ impl Bundle<'_> {
         self.open.pop();
         self.done.push(name.to_owned());
         Ok(())
+    }
+
+    /// Replaces the expressions of a line that load a module lazily.
+    fn with_lazy<'line>(&mut self, line: &'line str) -> Cow<'line, str> {
+        let mut line = Cow::Borrowed(line);
+        while let Some((before, rest)) = line.split_once("await import(\"./") {
+            let Some((name, after)) = rest.split_once("\")") else { break };
+            if !self.lazy.iter().any(|lazy| lazy == name) {
+                self.lazy.push(name.to_owned());
+            }
+            line = format!("{before}await {}{after}", lazy_call(name, "")).into();
+        }
+        line
     }
 }
 
@@ -160,7 +233,7 @@ a(c, d);
 return{};
 })();
 ";
-        assert_eq!(script(&modules, "main.js").as_deref(), Ok(expected));
+        assert_eq!(scripts(&modules, "main.js"), Ok(Scripts { main: expected.to_owned(), lazy: Vec::new() }));
     }
 
     #[test]
@@ -176,7 +249,60 @@ return{};
             ("export { x };", form("export { x };")),
         ];
         for (text, fault) in table {
-            assert_eq!(script(&[("a.js", text)], "a.js"), Err(fault), "{text}");
+            assert_eq!(scripts(&[("a.js", text)], "a.js"), Err(fault), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_lazy_module_is_a_script_of_its_own() {
+        let modules = [
+            ("main.js", "import { a } from \"./a.js\";\nconst b = async () => (await import(\"./b.js\")).b(a);"),
+            ("a.js", "export const a = 1;"),
+            ("b.js", "import { a } from \"./a.js\";\nimport { c } from \"./c.js\";\nexport const b = a + c;"),
+            ("c.js", "export const c = 2;"),
+        ];
+        let main = "\
+const $a=(()=>{
+const a = 1;
+return{a};
+})();
+const $main=(()=>{
+const {a}=$a;
+const b = async () => (await $load(\"./b.js\",{$a})).b(a);
+return{};
+})();
+";
+        let lazy = "\
+export const load=({$a})=>{
+const $c=(()=>{
+const c = 2;
+return{c};
+})();
+const $b=(()=>{
+const {a}=$a;
+const {c}=$c;
+const b = a + c;
+return{b};
+})();
+return $b;
+};
+";
+        let expected = Scripts { main: format!("{LOADER}{main}"), lazy: vec![("b.js".to_owned(), lazy.to_owned())] };
+        assert_eq!(scripts(&modules, "main.js"), Ok(expected));
+        for (main, b, fault) in [
+            (
+                "import { b } from \"./b.js\";\nawait import(\"./b.js\");",
+                "",
+                "`b.js` is loaded lazily, but the main script imports it",
+            ),
+            (
+                "await import(\"./b.js\");",
+                "await import(\"./c.js\");",
+                "`b.js` is loaded lazily, so it cannot load `c.js`",
+            ),
+        ] {
+            let modules = [("main.js", main), ("b.js", b), ("c.js", "")];
+            assert_eq!(scripts(&modules, "main.js"), Err(fault.to_owned()), "{main}");
         }
     }
 

@@ -1,11 +1,12 @@
 //! The web page, embedded in the binary. It loads nothing from other addresses.
 //!
-//! Its many files are bundled into four when the page is first requested: a script, a style sheet, the script that runs
-//! before the page is drawn, and the icon.
+//! Its many files are bundled when the page is first requested: a script, the scripts of rarely used parts that it loads
+//! lazily, a style sheet, the script that runs before the page is drawn, and the icon.
 //!
 //! Invariants:
 //! - An asset's name contains the hash of its content, so a browser caches it without ever revalidating it.
-//! - `index.html` names the assets of this build, and is sent again only when its ETag has changed.
+//! - `index.html` and the main script name the assets of this build. `index.html` is sent again only when its ETag has
+//!   changed.
 
 use super::{bundle, offered};
 use axum::{
@@ -40,11 +41,11 @@ macro_rules! files {
 }
 
 files! {
-    "app.js" "approvals.js" "approving.js" "cache.js" "chat.css" "chat.js" "client.js" "command-menu.js" "commands.js"
+    "app.js" "approvals.js" "approving.js" "branching.js" "cache.js" "chat.css" "chat.js" "client.js" "command-menu.js" "commands.js"
     "compact-dialog.js" "compaction.js" "composer.js" "context.css" "context.js" "credentials.js" "dialogs.js"
     "difference-view.js" "difference.js" "dom.js" "edit.js" "endings.js" "errors.js" "follow.js" "found-words.js"
     "frames.js" "gauge.js" "icon.svg" "layout.css" "lines.js" "long-text.js" "main.js" "markdown-blocks.js"
-    "markdown-entities.js" "markdown-inline.js" "markdown.js" "menu.js" "message.js" "moves.js" "notices.js"
+    "markdown-entities.js" "markdown-inline.js" "markdown.js" "menu.js" "message.js" "model-dialog.js" "models.js" "moves.js" "notices.js"
     "offered-strategies.js" "open-session.js" "panels.css" "patch.js" "pins-view.js" "presence-view.js" "presence.js"
     "queue.js" "report.js" "request-view.js" "request.css" "request.js" "row-tools.js" "search-dialog.js" "search.css"
     "searching.js" "sending.js" "sessions.js" "settings-dialog.js" "snapshot.js" "strategies.js" "strategy-settings.js"
@@ -85,9 +86,14 @@ impl Site {
     pub(super) fn new(offered: &str) -> Self {
         let modules: Vec<(&str, &str)> =
             FILES.iter().map(|&(name, text)| (name, if name == offered::FILE { offered } else { text })).collect();
-        let script = bundle::script(&modules, "main.js").expect("a test joins the same modules");
+        let scripts = bundle::scripts(&modules, "main.js").expect("a test joins the same modules");
+        let lazy = scripts.lazy.into_iter().map(|(name, text)| (Asset::hashed(&name, text.into_bytes()), name));
+        let lazy: Vec<(Asset, String)> = lazy.collect();
+        let script = lazy.iter().fold(scripts.main, |script, (asset, name)| {
+            script.replace(&format!("$load(\"./{name}\""), &format!("$load(\"./{}\"", asset.name))
+        });
         let styles = bundle::styles(SHEETS.iter().map(|name| file(name)));
-        let assets = vec![
+        let mut assets = vec![
             Asset::hashed("main.js", script.into_bytes()),
             Asset::hashed("style.css", styles.into_bytes()),
             Asset::hashed("theme.js", file("theme.js").into()),
@@ -108,6 +114,7 @@ impl Site {
         for (plain, hashed) in [("main.js", main), ("theme.js", theme), ("icon.svg", icon)] {
             page = page.replace(&format!("\"assets/{plain}\""), &format!("\"assets/{}\"", hashed.name));
         }
+        assets.extend(lazy.into_iter().map(|(asset, _)| asset));
         Self { index: Asset::new("index.html".to_owned(), CACHE_PAGE, page.into_bytes()), assets }
     }
 
@@ -212,6 +219,9 @@ mod tests {
     /// Files that are not bundled: the page itself, and types for the compiler that checks the page.
     const OTHERS: &[&str] = &["index.html", "client.d.ts"];
 
+    /// The first assets; the main script names the others.
+    const NAMED_BY_PAGE: usize = 4;
+
     #[test]
     fn every_file_of_the_page_is_embedded() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/server/web");
@@ -227,17 +237,20 @@ mod tests {
     fn the_page_names_every_asset_and_no_file() {
         let site = Site::new(file(offered::FILE));
         let page = std::str::from_utf8(&site.index.plain).unwrap();
-        for asset in &site.assets {
-            assert!(page.contains(&format!("\"assets/{}\"", asset.name)), "{}", asset.name);
+        let script = std::str::from_utf8(&site.assets[0].plain).unwrap();
+        for (index, asset) in site.assets.iter().enumerate() {
+            let (text, folder) = if index < NAMED_BY_PAGE { (page, "assets") } else { (script, ".") };
+            assert!(text.contains(&format!("\"{folder}/{}\"", asset.name)), "{}", asset.name);
         }
         let named: Vec<&str> = page.match_indices("\"assets/").map(|(at, _)| &page[at + 8..]).collect();
         assert!(named.iter().all(|rest| site.assets.iter().any(|asset| rest.starts_with(&asset.name))), "{page}");
         let sheets: Vec<&str> = FILES.iter().map(|(name, _)| *name).filter(|name| name.ends_with(".css")).collect();
         assert_eq!(sheets.len(), SHEETS.len());
-        let script = std::str::from_utf8(&site.assets[0].plain).unwrap();
+        let scripts = site.assets.iter().filter(|asset| asset.name.ends_with(".js"));
+        let scripts: Vec<&str> = scripts.map(|asset| std::str::from_utf8(&asset.plain).unwrap()).collect();
         for (name, _) in FILES.iter().filter(|(name, _)| name.ends_with(".js") && *name != "theme.js") {
-            let variable = name.trim_end_matches(".js").replace('-', "_");
-            assert!(script.contains(&format!("const ${variable}=")), "{name} is imported by nothing");
+            let variable = format!("const ${}=", name.trim_end_matches(".js").replace('-', "_"));
+            assert!(scripts.iter().any(|script| script.contains(&variable)), "{name} is imported by nothing");
         }
     }
 

@@ -49,6 +49,9 @@ onPage("asking again creates a branch; its versions can be switched; a reload an
   await shows(page, ["Count to 3", "Count to 5"]);
   await settled(page, 2);
   assert.match((await conversation(page)).at(-1), /1, 2, 3, 4, 5/);
+  await press(page, "assistant", 1, "Regenerate");
+  await page.waitForSelector("#log .assistant .siblings .count:has-text('2/2')");
+  assert.match((await conversation(page)).at(-1), /1, 2, 3, 4, 5/);
   await page.waitForSelector("#log .siblings .count:has-text('2/2')");
   await page.click("#log [aria-label='Earlier version']");
   await shows(page, ["Count to 3", "Count to 4"]);

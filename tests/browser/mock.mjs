@@ -354,7 +354,7 @@ export class MockServer {
   }
 
   on_retry_turn({ id, world, reply, refuse }) {
-    if (!world.lastTurn) return refuse("nothing_to_retry", "the last turn ended with an answer");
+    if (!world.lastTurn && world.entries.findLast((entry) => entry.type === "message")?.role !== "user") return refuse("nothing_to_retry", "the last turn ended with an answer");
     reply("accepted", { queued: false, asOfSeq: world.seq });
     void this.turn(world, [id], true);
   }

@@ -17,6 +17,7 @@ async function faultsOf(page) {
 
 onPage("the start screen names the model, and another is chosen before the first message", {}, async ({ page, server }) => {
   await page.click("#welcome-model");
+  await page.waitForSelector(".chat-settings");
   assert.equal(await page.innerText("#welcome-model"), "Model: mock-1");
   await page.selectOption("#chat-model", "other");
   assert.equal(await page.innerText(".chat-settings .hint"), "32,000 tokens · $0.4 in, $1.6 out for a million tokens · no tools");
@@ -33,6 +34,7 @@ onPage("the start screen names the model, and another is chosen before the first
   await settled(page, 1);
   assert.equal(server.worlds.size, 1);
   await page.click("#settings-open");
+  await page.waitForSelector(".chat-settings");
   assert.deepEqual(await page.locator(".chat-settings .field").evaluateAll((fields) => fields.map((field) => field.value)), ["other", "Be brief.", "0.3", "200"]);
 });
 
@@ -43,6 +45,7 @@ onPage("the instructions can return to the server's own, and an empty text means
   const own = page.locator(".chat-settings .label-row button");
   const open = async (value, placeholder, isOwn) => {
     await page.click("#settings-open");
+    await page.waitForSelector(".chat-settings");
     const field = page.locator("#chat-instructions");
     assert.deepEqual([await field.inputValue(), await field.getAttribute("placeholder"), await own.isHidden()], [value, placeholder, isOwn]);
   };

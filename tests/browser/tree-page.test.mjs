@@ -74,6 +74,34 @@ onPage("asking again during a turn says that it stops it, and gives back queued 
   await page.waitForFunction(() => /Stopped here/.test(document.querySelector("#log")?.innerText));
 });
 
+onPage("an answer is regenerated, also with another model and during an answer; its versions can be switched", { wordMillis: 1 }, async ({ page, server }) => {
+  await talk(page, ["one", "two"]);
+  const answer = page.locator("#log .message.assistant").first();
+  await act(answer, "Regenerate");
+  await shows(page, ["one"]);
+  await answer.locator(".count:has-text('2/2')").waitFor();
+  await act(answer, "Regenerate with…");
+  const dialog = page.locator("dialog:has-text('The chat goes on with this model')");
+  assert.equal(await dialog.locator("#chat-model").inputValue(), "other");
+  await dialog.locator("[type=submit]").click();
+  await answer.locator(".count:has-text('3/3')").waitFor();
+  const [world] = server.worlds.values();
+  assert.deepEqual([world.model, world.entries.map((entry) => entry.model)], ["other", [undefined, "other"]]);
+  await answer.locator("[aria-label='Earlier version']").click();
+  await answer.locator(".count:has-text('2/3')").waitFor();
+  await shows(page, ["one"]);
+  await say(page, "/regenerate mock-1");
+  await answer.locator(".count:has-text('4/4')").waitFor();
+  assert.equal(world.model, "mock-1");
+  await say(page, "a long one, held");
+  await page.waitForSelector("#stop:not([hidden])");
+  await act(answer, "Regenerate");
+  await page.click("dialog button:has-text('Stop and regenerate')");
+  await answer.locator(".count:has-text('5/5')").waitFor();
+  await shows(page, ["one"]);
+  assert.equal(await page.locator(".toast.error").count(), 0);
+});
+
 onPage("continuing from an earlier message, with a summary of the abandoned branch, its progress and its end", {}, async ({ page, server }) => {
   await talk(page, ["one", "two"]);
   const goOn = async (index) => {
@@ -314,6 +342,7 @@ onPage("a server without any of these features: a plain chat", { features: [] },
   await settled(page, 4);
   await page.waitForFunction(() => document.querySelectorAll("#sessions .session").length === 1);
   await say(page, "/preview");
+  await page.waitForSelector("dialog");
   assert.deepEqual(await page.locator("dialog button:not([hidden])").allInnerTexts(), ["Close", "Compact now"]);
   await page.click("dialog button:has-text('Compact now')");
   await page.waitForSelector("#log .compaction");

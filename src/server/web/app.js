@@ -279,6 +279,22 @@ export class App {
   // Errors
 
   /**
+   * Loads a part of the page that is rarely used. Returns null if it cannot be loaded; the reason was shown.
+   * @template T
+   * @param {() => Promise<T>} load imports the part
+   * @returns {Promise<T | null>}
+   */
+  async part(load) {
+    try {
+      return await load();
+    } catch (error) {
+      const message = "This part of the page could not be loaded. Check the connection and try again; if it happens again, reload the page.";
+      this.listeners.onNotice({ kind: "error", message, details: String(error) });
+      return null;
+    }
+  }
+
+  /**
    * Returns the result, or shows the error and returns null.
    * @template T
    * @param {Promise<T>} promise

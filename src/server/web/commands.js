@@ -13,6 +13,7 @@ export const COMMANDS = [
   { name: "preview", usage: "/preview [instructions]", does: "see what a compaction would do, then decide" },
   { name: "undo", usage: "/undo", does: "undo the last compaction" },
   { name: "retry", usage: "/retry", does: "ask again when there was no answer" },
+  { name: "regenerate", usage: "/regenerate [MODEL]", does: "ask for another version of the last answer, also by another model" },
   { name: "search", usage: "/search [WORDS]", does: "find what was said, in this chat or in all" },
   { name: "tree", usage: "/tree", does: "show the branches of this chat and move between them" },
   { name: "label", usage: "/label [NAME]", does: "name the newest message, or take its name away" },

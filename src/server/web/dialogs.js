@@ -3,6 +3,9 @@
 import { COMMANDS } from "./commands.js";
 import { SEARCH_KEYS, el, number } from "./dom.js";
 
+/** Maximum length of a name in the protocol, in characters. */
+export const NAME_CHARS_MAX = 200;
+
 /** Maximum size of summary instructions that the server accepts, in bytes of UTF-8. */
 const INSTRUCTIONS_BYTES_MAX = 16_384;
 
@@ -41,7 +44,7 @@ export function instructionsField(field) {
  * @param {HTMLDialogElement} dialog
  * @returns {Promise<string>} its return value; empty if it was dismissed
  */
-function ask(dialog) {
+export function ask(dialog) {
   document.body.append(dialog);
   dialog.showModal();
   return new Promise((resolve) => {
@@ -58,7 +61,7 @@ function ask(dialog) {
  * @param {Node[]} actions
  * @param {string} [size]
  */
-function make(title, content, actions, size = "") {
+export function make(title, content, actions, size = "") {
   const heading = el("h2", { id: "dialog-title" }, title);
   const foot = actions.length > 0 && el("div", { class: "actions" }, ...actions);
   return el("dialog", { class: size, "aria-labelledby": "dialog-title" }, heading, ...content, foot);
@@ -70,7 +73,7 @@ function make(title, content, actions, size = "") {
  * @param {string} [value]
  * @param {string} [kind]
  */
-function closer(dialog, label, value = "", kind = "") {
+export function closer(dialog, label, value = "", kind = "") {
   return el("button", { type: "button", class: `button ${kind}`, onclick: () => dialog().close(value) }, label);
 }
 

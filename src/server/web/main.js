@@ -1,32 +1,23 @@
 /** Assembles the page: application, views, keyboard shortcuts and address. */
 
 import { App } from "./app.js";
+import { Branching } from "./branching.js";
 import { ChatView } from "./chat.js";
 import { parseCommand } from "./commands.js";
-import { CompactDialog } from "./compact-dialog.js";
 import { ComposerView } from "./composer.js";
-import { askToGo, confirm, help, instructionsFault, prompt } from "./dialogs.js";
+import { NAME_CHARS_MAX, confirm, help, instructionsFault, prompt } from "./dialogs.js";
 import { byId, isSearchKeys } from "./dom.js";
 import { frames } from "./frames.js";
 import { GaugeView } from "./gauge.js";
 import { LinesView } from "./lines.js";
 import { PresenceView } from "./presence-view.js";
-import { RequestView } from "./request-view.js";
 import { Searching } from "./searching.js";
 import { SessionsView, sessionHash, sessionOfHash } from "./sessions.js";
-import { SettingsDialog } from "./settings-dialog.js";
 import { clearToasts, clearTyped, toast } from "./toasts.js";
-import { ToolsDialog } from "./tools-dialog.js";
 import { TreeView } from "./tree-view.js";
 
 /** Characters of an answer that a screen reader announces; the rest is in the chat. */
 const ANNOUNCE_CHARS_MAX = 1000;
-/** Maximum length of a session name in the protocol, in characters. */
-const NAME_CHARS_MAX = 200;
-
-/** Milliseconds to wait until a move shows in the chat. */
-const SHOWN_MS = 5000;
-
 const title = byId("title", HTMLElement);
 const announcer = byId("announcer", HTMLElement);
 const sidebar = byId("sidebar", HTMLElement);
@@ -56,20 +47,22 @@ const app = new App({
 });
 const chat = new ChatView(app, {
   edit: () => undefined,
-  goOnFrom: (entryId) => void goOnFrom(entryId),
-  label: (entryId) => void label(entryId),
+  regenerate: (entryId, asksModel) => void branching.regenerate(entryId, asksModel),
+  goOnFrom: (entryId) => void branching.goOnFrom(entryId),
+  label: (entryId) => void branching.label(entryId),
   fork: (entry) => void app.moves.fork(entry.entryId, entry.type === "message" && entry.role === "user" ? "before" : "at"),
-  switchTo: (entryId, index, count) => void switchTo(entryId, index, count),
+  switchTo: (entryId, index, count) => void branching.switchTo(entryId, index, count),
   showTree: () => tree.show(),
   write: () => composer.focus(),
   asks,
 });
-const tree = new TreeView(app, { onChoose: (entryId) => void goTo(entryId), onShow: () => request.close() });
-const request = new RequestView(app, { onShow: () => tree.close(), onClose: () => gauge.button.focus() });
+const tree = new TreeView(app, { onChoose: (entryId) => void branching.goTo(entryId), onShow: () => request?.close() });
+/** @type {import("./request-view.js").RequestView | null} the panel of the next request, once it was opened */
+let request = null;
 const gauge = new GaugeView(app, {
-  onRequest: () => request.show(),
-  onCompact: () => openCompact(),
-  onTools: () => openTools(),
+  onRequest: () => void openRequest(),
+  onCompact: () => void openCompact(),
+  onTools: () => void openTools(),
   onReveal: (entryId) => {
     if (!chat.reveal(entryId)) toast({ kind: "info", message: "That message is further up, or on another branch." });
   },
@@ -95,6 +88,12 @@ const searching = new Searching(app, {
   },
   reveal: (entryId) => tree.reveal(entryId),
 });
+const branching = new Branching(app, {
+  onGo: () => narrow.matches && tree.close(),
+  onEnd: () => chat.toEnd(),
+  onReveal: (entryId) => void chat.reveal(entryId),
+  onWrite: () => composer.focus(),
+});
 const composer = new ComposerView(app, { onSubmit: submit, onEditLast: () => chat.editLast() });
 
 function render() {
@@ -111,7 +110,7 @@ function render() {
   renderModel();
   chat.render();
   tree.render();
-  request.render();
+  request?.render();
   if (app.status.phase === "open") asked = false;
   if (app.asksForToken && !asked) void login();
 }
@@ -147,18 +146,23 @@ async function run(name, rest) {
   const leaf = app.snapshot && app.snapshot.leafId !== "root" ? app.snapshot.leafId : null;
   switch (name) {
     case "context": gauge.show(); break;
-    case "request": request.show(); break;
-    case "tools": openTools(); break;
+    case "request": void openRequest(); break;
+    case "tools": void openTools(); break;
     case "compact":
       if (!instructionsFit(rest)) return false;
       await app.context.compact(rest ? { instructions: rest } : {});
       break;
     case "preview":
       if (!instructionsFit(rest)) return false;
-      openCompact(rest);
+      void openCompact(rest);
       break;
     case "undo": await app.context.undo(); break;
     case "retry": await app.retry(); break;
+    case "regenerate": {
+      const answer = app.snapshot?.path.entries.findLast((entry) => entry.type === "message" && entry.role === "assistant");
+      if (answer) await app.moves.regenerate(answer.entryId, rest || undefined);
+      break;
+    }
     case "new": app.show(null); break;
     case "search": searching.open(rest ? { query: rest } : {}); break;
     case "tree": tree.show(); break;
@@ -167,10 +171,10 @@ async function run(name, rest) {
       if (leaf) await app.moves.label(app.tree.saidAt(leaf) ?? leaf, rest);
       break;
     case "help": await help(); break;
-    case "settings": openSettings(); break;
+    case "settings": void openSettings(); break;
     case "model":
       if (rest) await app.setModel(rest);
-      else openSettings();
+      else void openSettings();
       break;
     case "steer":
     case "strategy":
@@ -218,12 +222,27 @@ function asks(card) {
   if (idle && !touch && !app.readOnly && chat.follow.on) card.node.focus({ preventScroll: true });
 }
 
-function openTools() {
-  if (app.snapshot) new ToolsDialog(app).show();
+/** Returns true if a dialog is open: another one must wait for it. */
+function isAsking() {
+  return document.querySelector("dialog[open]") !== null;
 }
 
-function openSettings() {
-  if (app.status.phase === "open") new SettingsDialog(app).show();
+async function openTools() {
+  if (!app.snapshot) return;
+  const part = await app.part(async () => await import("./tools-dialog.js"));
+  if (part && app.snapshot && !isAsking()) new part.ToolsDialog(app).show();
+}
+
+async function openSettings() {
+  if (app.status.phase !== "open") return;
+  const part = await app.part(async () => await import("./settings-dialog.js"));
+  if (part && !isAsking()) new part.SettingsDialog(app).show();
+}
+
+async function openRequest() {
+  const part = await app.part(async () => await import("./request-view.js"));
+  if (part) request ??= new part.RequestView(app, { onShow: () => tree.close(), onClose: () => gauge.button.focus() });
+  request?.show();
 }
 
 /** Shows the model on the start screen. */
@@ -235,9 +254,10 @@ function renderModel() {
 }
 
 /** @param {string} [instructions] */
-function openCompact(instructions) {
-  if (app.context.mayCompact) new CompactDialog(app, instructions).show();
-  else toast({ kind: "info", message: app.readOnly ? "You have read-only access." : "The chat is being summarised already." });
+async function openCompact(instructions) {
+  const part = app.context.mayCompact && (await app.part(async () => await import("./compact-dialog.js")));
+  if (part && !isAsking()) new part.CompactDialog(app, instructions).show();
+  else if (part === false) toast({ kind: "info", message: app.readOnly ? "You have read-only access." : "The chat is being summarised already." });
 }
 
 /**
@@ -258,91 +278,8 @@ async function remove(sessionId, name) {
   if (await confirm("Delete this chat?", text, "Delete")) await app.remove(sessionId);
 }
 
-// Tree
-
-/** Says what must stop before the session can move. */
-function stopping() {
-  if (!app.moves.busy) return [];
-  const { waiting } = app.moves;
-  const back = waiting === 0 ? "" : waiting === 1 ? " The message that waits comes back to the message field." : ` The ${waiting} messages that wait come back to the message field.`;
-  return [`${app.snapshot?.turn ? "An answer is being written" : "A summary is being written"}: going there stops it.${back}`];
-}
-
-/**
- * Asks how to continue from a message on the path, and goes there.
- * @param {string} entryId
- */
-async function goOnFrom(entryId) {
-  const text = ["What was said after it stays on its own branch; what you say next begins another."];
-  const chosen = await askToGo({ title: "Continue from here", text: [...text, ...stopping()], leaves: true, action: "Continue from here" });
-  if (!chosen) return;
-  // The end of the chat shows the progress of a summary.
-  chat.toEnd();
-  if (await app.moves.go(entryId, "at", chosen.leaving)) composer.focus();
-}
-
-/**
- * Asks how to go to an entry of the tree, and goes there.
- * @param {string} entryId
- */
-async function goTo(entryId) {
-  const { snapshot } = app;
-  if (!snapshot) return;
-  const onPath = snapshot.path.entries.some((entry) => entry.entryId === entryId);
-  if (app.readOnly || entryId === snapshot.leafId) {
-    if (narrow.matches) tree.close();
-    if (onPath) chat.reveal(entryId);
-    return;
-  }
-  const preview = app.tree.nodes.get(entryId)?.preview ?? "";
-  const tip = { value: /** @type {const} */ ("tip"), name: "Read on to the newest message below it" };
-  const at = { value: /** @type {const} */ ("at"), name: "Continue right after it, on a new branch" };
-  const show = { value: /** @type {const} */ ("show"), name: "Only show it in the chat" };
-  const places = onPath ? [show, at] : [tip, at];
-  const chosen = await askToGo({ title: "Go to this message", text: [preview && `“${preview}”`, ...stopping()].filter(Boolean), places, leaves: true, action: "Go there" });
-  if (!chosen) return;
-  if (narrow.matches) tree.close();
-  if (chosen.place === "show") return void chat.reveal(entryId);
-  chat.toEnd();
-  await app.moves.go(entryId, chosen.place ?? "at", chosen.leaving);
-}
-
-/**
- * Switches to another version of a message, and offers to bring along a summary of the abandoned one.
- * @param {string} entryId
- * @param {number} index
- * @param {number} count
- */
-async function switchTo(entryId, index, count) {
-  const left = app.snapshot?.leafId;
-  const about = stopping();
-  if (about.length > 0 && !(await confirm("Go to the other version?", about.join(" "), "Stop and go there"))) return;
-  const moved = await app.moves.go(entryId, "tip");
-  if (!moved) return;
-  // The reply arrives before the events that move the view.
-  await app.until((snapshot) => snapshot.path.entries.some((entry) => entry.entryId === entryId), SHOWN_MS);
-  requestAnimationFrame(() => chat.reveal(entryId));
-  const here = moved.leafId;
-  if (left === undefined || left === "root" || here === "root") return;
-  const bring = async () => {
-    const text = "A summary of the branch that you left is put where you are now, so that the model knows of it.";
-    const about = "What should the summary focus on? (optional)";
-    const instructions = await prompt({ title: "Bring a summary along", text, label: about, action: "Bring it along", instructs: true, mayBeEmpty: true });
-    if (instructions !== null) await app.moves.bringSummary(left, here, { summarize: true, instructions });
-  };
-  toast({ kind: "info", message: `Version ${index + 1} of ${count}.`, action: { label: "Bring a summary along", run: () => void bring() } });
-}
-
-/** @param {string} entryId */
-async function label(entryId) {
-  const value = app.tree.labelOf(entryId) ?? "";
-  const text = "A name for this message, to find it in the tree. Leave it empty to take the name away.";
-  const name = await prompt({ title: "Label", text, label: "Label", action: "Save", value, charsMax: NAME_CHARS_MAX, mayBeEmpty: true });
-  if (name !== null && name !== value) await app.moves.label(entryId, name);
-}
-
 async function login() {
-  if (document.querySelector("dialog[open]")) return;
+  if (isAsking()) return;
   asked = true;
   const token = await prompt({
     title: "Sign in",
@@ -380,7 +317,7 @@ function switchTheme() {
 
 /** @param {KeyboardEvent} event */
 function onKey(event) {
-  if (document.querySelector("dialog[open]") || event.defaultPrevented || event.isComposing) return;
+  if (isAsking() || event.defaultPrevented || event.isComposing) return;
   if (isSearchKeys(event) && app.can("search_history")) {
     event.preventDefault();
     openSidebar(false);
@@ -417,8 +354,8 @@ sidebarOpen.addEventListener("click", () => openSidebar(true));
 byId("sidebar-close", HTMLElement).addEventListener("click", () => openSidebar(false));
 backdrop.addEventListener("click", () => openSidebar(false));
 narrow.addEventListener("change", () => openSidebar(false));
-settingsOpen.addEventListener("click", openSettings);
-welcomeModel.addEventListener("click", openSettings);
+settingsOpen.addEventListener("click", () => void openSettings());
+welcomeModel.addEventListener("click", () => void openSettings());
 byId("theme", HTMLElement).addEventListener("click", switchTheme);
 document.addEventListener("keydown", onKey);
 addEventListener("hashchange", () => app.show(sessionOfHash(location.hash)));

@@ -20,6 +20,10 @@
 import { CommandError, textOf } from "./client.js";
 import { isBusy } from "./snapshot.js";
 
+/** Pages and entries per page that are searched for the question of an answer with many tool calls. */
+const QUESTION_PAGES_MAX = 10;
+const QUESTION_ENTRIES = 100;
+
 /** Maximum milliseconds to wait until running work has stopped. */
 const STOP_MS = 20_000;
 
@@ -113,6 +117,43 @@ export class Moves {
       this.app.fail(error);
       return false;
     }
+  }
+
+  /**
+   * Asks the question of an answer again. The new answer is another version of it; what followed the old one stays on its
+   * own branch.
+   * @param {string} answerId
+   * @param {string} [model] the model of the chat from here on; absent: as it is
+   */
+  async regenerate(answerId, model) {
+    const { app, session } = this;
+    const questionId = await this.questionOf(answerId);
+    if (questionId === null) return app.listeners.onNotice({ kind: "info", message: "The message that this answers is too far up. Scroll up to it and ask it again." });
+    const moved = await this.go(questionId, "at", {}, session);
+    if (!moved) return;
+    // After the move, so that the record of the change is on the new branch.
+    if (model && model !== session.snapshot?.model && !(await app.quietly(session.setModel(model)))) {
+      await this.go(answerId, "tip", {}, session);
+      return;
+    }
+    await app.quietly(session.retryTurn().accepted);
+  }
+
+  /**
+   * Returns what an answer on the path answers, or null if that cannot be found.
+   * @param {string} answerId
+   * @returns {Promise<string | null>}
+   */
+  async questionOf(answerId) {
+    const { app, session } = this;
+    for (let page = 0; page < QUESTION_PAGES_MAX; page += 1) {
+      const { entries = [], more = false } = session.snapshot?.path ?? {};
+      const at = entries.findIndex((entry) => entry.entryId === answerId);
+      const question = entries.findLast((entry, index) => index < at && ((entry.type === "message" && entry.role === "user") || entry.type === "custom_message"));
+      if (question) return question.entryId;
+      if (!more || !(await app.quietly(session.loadOlder(QUESTION_ENTRIES)))) break;
+    }
+    return null;
   }
 
   /**

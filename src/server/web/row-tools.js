@@ -8,6 +8,7 @@
  *
  * @typedef {object} RowActions
  * @property {(entry: MessageEntry) => void} edit
+ * @property {(entryId: string, asksModel: boolean) => void} regenerate
  * @property {(entryId: string) => void} goOnFrom
  * @property {(entryId: string) => void} label
  * @property {(entry: MessageEntry | CustomEntry) => void} fork
@@ -86,6 +87,7 @@ export class RowTools {
     const { entryId } = entry;
     const isLeaf = app.snapshot !== null && app.tree.saidAt(app.snapshot.leafId) === entryId;
     const mine = entry.type === "message" && entry.role === "user" ? entry : null;
+    const isAnswer = entry.type === "message" && entry.role === "assistant";
     const text = textOf(entry.content);
     const moves = whole && this.may("navigate");
     const others = moves ? app.tree.alternatives(entryId) : [];
@@ -95,6 +97,8 @@ export class RowTools {
     const items = [
       moves && mine && { icon: "edit", label: "Edit and ask again", run: () => actions.edit(mine) },
       whole && text && navigator.clipboard && { icon: "copy", label: mine ? "Copy message" : "Copy answer", run: () => void navigator.clipboard.writeText(text) },
+      moves && isAnswer && { icon: "retry", label: "Regenerate", run: () => actions.regenerate(entryId, false) },
+      moves && isAnswer && hasChoice(app.models) && { icon: "window", label: "Regenerate with…", hint: "Another model gives another version of this answer", run: () => actions.regenerate(entryId, true) },
       moves && !isLeaf && { icon: "here", label: "Continue from here", run: () => actions.goOnFrom(entryId) },
       at > 0 && { icon: "left", label: "Earlier version", run: () => actions.switchTo(others[at - 1], at - 1, others.length) },
       at >= 0 && at < others.length - 1 && { icon: "right", label: "Later version", run: () => actions.switchTo(others[at + 1], at + 1, others.length) },
@@ -122,6 +126,14 @@ export class RowTools {
       el("span", { class: "count" }, `${at + 1}/${others.length}`),
       step("right", "Later version", at + 1));
   }
+}
+
+/**
+ * Returns true if a chat may use more than one model.
+ * @param {import("reseed-protocol").Models | null} models
+ */
+function hasChoice(models) {
+  return models !== null && (models.others || models.items.length > 1);
 }
 
 /**

@@ -1,34 +1,12 @@
 /**
  * The settings of the displayed chat: model, instructions, temperature and answer length. Before the first message,
  * saving creates the chat.
- *
- * @typedef {import("reseed-protocol").Models} Models
- * @typedef {import("reseed-protocol").ModelItem} ModelItem
  */
 
 import { CommandError } from "./client.js";
-import { el, number } from "./dom.js";
+import { el } from "./dom.js";
 import { explainError } from "./errors.js";
-
-/** Nanodollars per dollar. */
-const NANO = 1e9;
-
-/** @param {number} nano */
-const price = (nano) => `$${(nano / NANO).toLocaleString("en-US", { maximumFractionDigits: 6 })}`;
-
-/**
- * Describes what is known of a model.
- * @param {ModelItem} model
- */
-export function factsOf({ windowTokens, price: prices, tools, images }) {
-  return [
-    windowTokens !== undefined && `${number(windowTokens)} tokens`,
-    prices && `${price(prices.inputNanoUsd)} in, ${price(prices.outputNanoUsd)} out for a million tokens`,
-    tools === false && "no tools",
-    images === false && "no pictures",
-    images === true && "takes pictures",
-  ].filter(Boolean).join(" · ");
-}
+import { modelField } from "./models.js";
 
 export class SettingsDialog {
   /** @param {import("./app.js").App} app */
@@ -42,14 +20,7 @@ export class SettingsDialog {
       temperature: settings?.temperature,
       maxOutputTokens: settings?.maxOutputTokens,
     };
-    const items = models?.items ?? [];
-    const names = [...new Set([this.model, ...items.map(({ id }) => id)])].filter(Boolean);
-    // A closed list gets a select; where other names are allowed, a text field.
-    this.choice = models && !models.others
-      ? el("select", { class: "field", id: "chat-model", name: "model" }, ...names.map((name) => el("option", { value: name }, name)))
-      : el("input", { class: "field", id: "chat-model", name: "model", list: "chat-models", autocomplete: "off", required: true, spellcheck: false });
-    this.choice.value = this.model;
-    this.facts = el("p", { class: "hint" });
+    this.choice = modelField(models, this.model);
     this.instructions = el("textarea", { class: "field", id: "chat-instructions", name: "instructions", rows: 5 });
     this.instructions.value = this.before.instructions ?? "";
     /** Whether the server's own instructions apply. */
@@ -66,8 +37,7 @@ export class SettingsDialog {
     this.said = el("p", { class: "said wrong", role: "status", hidden: true });
     this.save = el("button", { type: "submit", class: "button primary", disabled: app.readOnly }, "Use this");
     const form = el("form", {},
-      el("label", { for: "chat-model" }, "Model"), this.choice,
-      el("datalist", { id: "chat-models" }, ...names.map((name) => el("option", { value: name }))), this.facts,
+      el("label", { for: "chat-model" }, "Model"), ...this.choice.nodes,
       el("div", { class: "label-row" }, el("label", { for: "chat-instructions" }, "Instructions"), this.useServers), this.instructions,
       el("div", { class: "setting-fields" },
         el("label", { for: "chat-temperature", title: "0 for the most predictable answers, up to 2" }, "Temperature"), this.temperature,
@@ -77,7 +47,6 @@ export class SettingsDialog {
         el("button", { type: "button", class: "button", onclick: () => this.dialog.close() }, "Cancel"), this.save));
     this.dialog = el("dialog", { class: "chat-settings", "aria-labelledby": "chat-settings-title" },
       el("h2", { id: "chat-settings-title" }, "Model and instructions"), form);
-    this.choice.addEventListener("input", () => this.showFacts());
     this.instructions.addEventListener("input", () => this.showInstructions(this.instructions.value.trim() === ""));
     form.addEventListener("input", () => (this.said.hidden = true));
     form.addEventListener("submit", (event) => {
@@ -90,9 +59,8 @@ export class SettingsDialog {
     document.body.append(this.dialog);
     this.dialog.addEventListener("close", () => this.dialog.remove());
     this.dialog.showModal();
-    this.showFacts();
     this.showInstructions(this.hasServers);
-    this.choice.focus();
+    this.choice.field.focus();
   }
 
   /** @param {boolean} hasServers whether an empty field stands for the server's own instructions */
@@ -102,15 +70,9 @@ export class SettingsDialog {
     this.useServers.hidden = hasServers;
   }
 
-  showFacts() {
-    const found = this.app.models?.items.find(({ id }) => id === this.choice.value.trim());
-    this.facts.textContent = found ? factsOf(found) : "";
-    this.facts.hidden = this.facts.textContent === "";
-  }
-
   async submit() {
     const { app, before } = this;
-    const model = this.choice.value.trim();
+    const model = this.choice.field.value.trim();
     const instructions = this.hasServers ? undefined : this.instructions.value.trim();
     const value = (/** @type {HTMLInputElement} */ field) => (field.value === "" ? undefined : Number(field.value));
     const options = { temperature: value(this.temperature), maxOutputTokens: value(this.limit) };
