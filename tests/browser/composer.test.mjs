@@ -66,12 +66,80 @@ onPage("a refused input is put back, even if it was to start a chat", {}, async 
   assert.equal(await page.inputValue("#input"), "");
 });
 
+/** A picture of one pixel. */
+const PIXEL = Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==", "base64");
+
+for (const [name, options] of Object.entries({ desktop: {}, phone: { viewport: SCREENS.phone, touch: true } })) {
+  onPage(`pictures and text files are shown, counted, sent, refused with a reason, and survive a reload: ${name}`, options, async ({ page, server }) => {
+    const chips = () => page.locator("#attachments li").allInnerTexts();
+    await page.fill("#input", "look");
+    await page.setInputFiles("#files", [
+      { name: "pixel.png", mimeType: "image/png", buffer: PIXEL },
+      { name: "sea.csv", mimeType: "text/csv", buffer: Buffer.from("depth,salt\n".repeat(40)) },
+      { name: "a.zip", mimeType: "application/zip", buffer: Buffer.from([80, 75, 3, 4, 0, 0, 255]) },
+      { name: "big.txt", mimeType: "text/plain", buffer: Buffer.from("x".repeat(1_200_000)) },
+    ]);
+    await page.waitForSelector("#attachments li");
+    assert.deepEqual(await chips(), ["Picture\nabout 1,105 tokens", "sea.csv\nabout 118 tokens"]);
+    const refusal = await page.innerText(".toast.error");
+    assert.match(refusal, /“a.zip” is not attached: it is neither a picture nor a text file. “big.txt” is too large: it has 1.2 MB, and a message at most 1.0 MB./);
+    await page.click(".toast .icon-button");
+    assert.match(await page.innerText("#estimate"), /^This message has about 1,224 tokens \(estimated\)\./);
+    assert.equal(await page.evaluate(() => document.documentElement.scrollWidth > innerWidth), false);
+    await page.reload();
+    await page.waitForSelector("#attachments li");
+    assert.deepEqual([await page.inputValue("#input"), (await chips()).length], ["look", 2]);
+    await page.click("#send");
+    await settled(page, 1);
+    const [world] = server.worlds.values();
+    const [{ content }] = world.entries;
+    assert.deepEqual(content.map((part) => part.text?.slice(0, 24) ?? part.url.slice(0, 22)), ["look", "data:image/png;base64,", '<file name="sea.csv">\nde']);
+    assert.equal(world.name, "look");
+    const bubble = page.locator("#log .user .bubble");
+    assert.deepEqual([await bubble.locator("img").count(), await bubble.locator("summary").innerText()], [1, "sea.csv"]);
+    assert.deepEqual([await chips(), await page.inputValue("#input"), await page.locator("#estimate").isHidden()], [[], "", true]);
+    // A refused message comes back whole; a model that takes no pictures refuses them at once.
+    await page.setInputFiles("#files", [{ name: "pixel.png", mimeType: "image/png", buffer: PIXEL }]);
+    await page.waitForSelector("#attachments li");
+    await page.fill("#input", "too much");
+    await page.click("#send");
+    await page.waitForSelector(".toast.error:has-text('too long for the model')");
+    await page.waitForSelector("#attachments li");
+    assert.equal(await page.inputValue("#input"), "too much");
+    await page.click("#attachments [aria-label='Remove Picture']");
+    const choose = async (model) => {
+      world.update({ model });
+      await page.waitForFunction((name) => document.querySelector("#welcome-model").textContent === `Model: ${name}`, model);
+    };
+    await choose("other");
+    // Pasted, and too large to be sent as it is.
+    const paste = () => page.evaluate(async () => {
+      const canvas = new OffscreenCanvas(2400, 1200);
+      const context = canvas.getContext("2d");
+      for (let x = 0; x < 2400; x += 4) for (let y = 0; y < 1200; y += 4) {
+        context.fillStyle = `rgb(${(x * 7919 + y * 104729) % 256} ${(x * y) % 256} ${(x * 31 + y * 17) % 256})`;
+        context.fillRect(x, y, 4, 4);
+      }
+      const data = new DataTransfer();
+      data.items.add(new File([await canvas.convertToBlob()], "photo.png", { type: "image/png" }));
+      document.querySelector("#input").dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true }));
+    });
+    await paste();
+    await page.waitForSelector(".toast.error:has-text('the model other takes no pictures')");
+    await choose("mock-1");
+    await page.fill("#input", "");
+    await paste();
+    await page.waitForFunction(() => document.querySelector("#attachments img")?.complete);
+    assert.deepEqual(await page.locator("#attachments img").evaluate((image) => [image.naturalWidth <= 1568, image.src.length < 700_000, image.src.slice(0, 16)]), [true, true, "data:image/jpeg;"]);
+  });
+}
+
 onPage("arrows, Tab, Enter and Escape in the menu", { wordMillis: 15 }, async ({ page }) => {
   await page.focus("#input");
   await page.keyboard.type("/re");
   const names = await page.locator("#hints code").allInnerTexts();
-  assert.deepEqual(names, ["/request", "/retry", "/rename NAME"]);
-  for (const [key, active] of [["ArrowDown", "/retry"], ["ArrowDown", "/rename NAME"], ["ArrowDown", "/request"], ["ArrowUp", "/rename NAME"]]) {
+  assert.deepEqual(names, ["/request", "/retry", "/regenerate [MODEL]", "/rename NAME"]);
+  for (const [key, active] of [["ArrowDown", "/retry"], ["ArrowDown", "/regenerate [MODEL]"], ["ArrowDown", "/rename NAME"], ["ArrowDown", "/request"], ["ArrowUp", "/rename NAME"]]) {
     await page.keyboard.press(key);
     assert.equal((await menu(page)).active, active);
     assert.deepEqual(await page.locator("#hints [aria-selected=true] code").allInnerTexts(), [active]);

@@ -302,7 +302,7 @@ export class MockServer {
 
   on_list_models({ reply }) {
     const price = { inputNanoUsd: 400_000_000, cachedNanoUsd: 100_000_000, cacheWriteNanoUsd: 400_000_000, outputNanoUsd: 1_600_000_000 };
-    const items = [{ id: "mock-1", windowTokens: this.windowTokens }, { id: "other", windowTokens: 32_000, price, tools: false }];
+    const items = [{ id: "mock-1", windowTokens: this.windowTokens }, { id: "other", windowTokens: 32_000, price, tools: false, images: false }];
     reply("models", { model: "mock-1", others: false, items });
   }
 
@@ -338,18 +338,21 @@ export class MockServer {
   }
 
   on_user_input({ id, payload, world, reply, refuse }) {
-    if (payload.input.trim() === "") return refuse("empty_input", "say something");
-    if (/\btoo much\b/.test(payload.input)) return refuse("input_too_large", "the input has about 89004 tokens, the window 8000");
+    // A list of one message, or a text.
+    const input = Array.isArray(payload.input) ? payload.input[0].content : payload.input;
+    const text = Array.isArray(input) ? input.map((part) => part.text ?? "").join("\n") : input;
+    if (text.trim() === "" && !Array.isArray(input)) return refuse("empty_input", "say something");
+    if (/\btoo much\b/.test(text)) return refuse("input_too_large", "the input has about 89004 tokens, the window 8000");
     if (world.turn || world.heldUp) {
       if (payload.parentId !== undefined) return refuse("turn_running", "the session is busy");
       reply("accepted", { queued: true, asOfSeq: world.seq });
-      return world.enqueue(payload.input, id, payload.whenBusy === "steer");
+      return world.enqueue(input, id, payload.whenBusy === "steer");
     }
     reply("accepted", { queued: false, asOfSeq: world.seq });
     if (payload.parentId !== undefined) world.move(payload.parentId === "root" ? null : payload.parentId, { commandId: id });
-    world.say(payload.input, id);
+    world.say(input, id);
     // As on the server, a session is named after its first words.
-    if (!world.name) world.update({ name: payload.input.trim().split("\n")[0].slice(0, 60) });
+    if (!world.name) world.update({ name: text.trim().split("\n")[0].slice(0, 60) });
     void this.turn(world, [id]);
   }
 

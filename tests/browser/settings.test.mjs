@@ -20,7 +20,7 @@ onPage("the start screen names the model, and another is chosen before the first
   await page.waitForSelector(".chat-settings");
   assert.equal(await page.innerText("#welcome-model"), "Model: mock-1");
   await page.selectOption("#chat-model", "other");
-  assert.equal(await page.innerText(".chat-settings .hint"), "32,000 tokens · $0.4 in, $1.6 out for a million tokens · no tools");
+  assert.equal(await page.innerText(".chat-settings .hint"), "32,000 tokens · $0.4 in, $1.6 out for a million tokens · no tools · no pictures");
   await page.fill("#chat-instructions", "Be brief.");
   await page.fill("#chat-temperature", "0.3");
   await page.fill("#chat-limit", "200");

@@ -9,7 +9,7 @@ export const CLEARED = "[This old tool result was cut to save room; call the too
 const cleared = (output) => `${CLEARED}\n${[...output.trimStart()].slice(0, 160).join("")}…`;
 
 /** Estimates the tokens of a text. The page only shows the server's numbers. */
-export const tokens = (text) => Math.ceil(text.length / 4);
+export const tokens = (text = "") => Math.ceil(text.length / 4);
 
 const tokensOf = (content) => content.reduce((sum, part) => sum + tokens(part.text ?? part.output ?? part.arguments), 0);
 

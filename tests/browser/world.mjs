@@ -19,6 +19,9 @@ export function seeded(seed) {
 /** Names a place in the tree as on the wire: null is before the first entry. */
 export const nameOf = (leafId) => leafId ?? "root";
 
+/** Returns the parts of an input. */
+const partsOf = (input) => (typeof input === "string" ? [{ type: "text", text: input }] : input);
+
 export class World {
   constructor({ sessionId = "session-0001", windowTokens = 8000, background = 1, emit = () => undefined } = {}) {
     this.sessionId = sessionId;
@@ -122,15 +125,16 @@ export class World {
     return entry;
   }
 
-  say(text, commandId) {
+  /** Appends a user message: a text, or parts. */
+  say(input, commandId) {
     this.lastTurn = null;
-    return this.append({ type: "message", role: "user", content: [{ type: "text", text }] }, { commandId });
+    return this.append({ type: "message", role: "user", content: partsOf(input) }, { commandId });
   }
 
   /** Queues an input, which may wait for the move `after`; steering inputs come before the others. */
-  enqueue(text, commandId, steer = false, after = undefined) {
+  enqueue(input, commandId, steer = false, after = undefined) {
     const position = steer ? this.queue.filter((item) => item.steer).length : this.queue.length;
-    const item = { commandId, content: [{ type: "text", text }], ...(steer ? { steer } : {}), ...(after ? { after } : {}) };
+    const item = { commandId, content: partsOf(input), ...(steer ? { steer } : {}), ...(after ? { after } : {}) };
     this.queue = this.queue.toSpliced(position, 0, item);
     this.durable("queue_item_added", { position, item });
   }
@@ -159,7 +163,7 @@ export class World {
   dequeue() {
     const [first] = this.queue;
     this.unqueue(first, "started");
-    this.say(first.content[0].text, first.commandId);
+    this.say(first.content, first.commandId);
     return first;
   }
 

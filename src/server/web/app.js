@@ -40,7 +40,7 @@ export class App {
    * @param {() => void} listeners.onChange
    * @param {(notice: Notice) => void} listeners.onNotice
    * @param {(text: string) => void} listeners.onAnnounce text for a screen reader to announce
-   * @param {(text: string) => void} listeners.onText a text to put back into the message field
+   * @param {(content: import("reseed-protocol").Part[]) => void} listeners.onContent a message to put back into the field
    * @param {(sessionId: string | null) => void} listeners.onShow called when another session is displayed; null: one
    * that will be created with its first input
    * @param {(sessionId: string) => void} listeners.onMade called when the first input has created its session, which is
@@ -64,7 +64,7 @@ export class App {
     this.client = connect(new URL("ws", location.href), { ticket, client: { name: CLIENT_NAME, version: "1" } });
     this.approvals = new Approving(this);
     this.context = new Context(this);
-    this.moves = new Moves({ app: this, onText: listeners.onText });
+    this.moves = new Moves({ app: this, onContent: listeners.onContent });
     this.notices = new Notices(this);
     this.sending = new Sending(this);
     this.client.subscribe(() => this.changed());

@@ -410,8 +410,8 @@ export class ChatView {
       const row = JSON.stringify([queue.map((other) => other.commandId), item.steer, mayEdit, maySteer]);
       if (isShown(item)) keep(item.commandId, row, () => queueRow(item, queue, { moves: app.moves, mayEdit, maySteer }));
     }
-    for (const { number, text } of sending) {
-      keep(`sending-${number}`, text, () => waiting(userMessage([{ type: "text", text }]), "Sending…"));
+    for (const { number, content } of sending) {
+      keep(`sending-${number}`, content, () => waiting(userMessage(content), "Sending…"));
     }
     this.made = made;
     const focused = document.activeElement?.closest("#tail > li");

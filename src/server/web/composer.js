@@ -3,17 +3,25 @@
  * In the empty field, the up arrow edits the last message.
  */
 
+import { joined, split } from "./attached.js";
+import { Attachments } from "./attachments.js";
 import { CommandMenu } from "./command-menu.js";
 import { byId } from "./dom.js";
+import { Drafts, EMPTY } from "./drafts.js";
 import { FIELD_CHARS_MAX, LongText } from "./long-text.js";
 import { isBusy } from "./snapshot.js";
+
+/** Milliseconds after the last key press until the draft is stored: joining a long text takes a while. */
+const STORE_MS = 400;
+
+/** @typedef {import("reseed-protocol").Part} Part */
 
 export class ComposerView {
   /**
    * @param {import("./app.js").App} app
    * @param {object} listeners
-   * @param {(text: string, whenBusy?: "steer") => Promise<boolean>} listeners.onSubmit returns false if the text was not
-   * accepted; it is then put back
+   * @param {(content: Part[], whenBusy?: "steer") => Promise<boolean>} listeners.onSubmit returns false if the message was
+   * not accepted; it is then put back
    * @param {() => void} listeners.onEditLast
    */
   constructor(app, { onSubmit, onEditLast }) {
@@ -30,10 +38,14 @@ export class ComposerView {
       this.render();
       this.input.focus();
     });
-    /** @type {Map<string, string>} unsent drafts, by session */
-    this.drafts = new Map();
+    this.attachments = new Attachments(app, () => {
+      this.changed();
+      this.input.focus();
+    });
+    this.drafts = new Drafts();
     this.draftOf = "";
-    /** @type {Set<{ session: string }>} texts in flight, with the session that gets each one back if it is refused */
+    this.storing = 0;
+    /** @type {Set<{ session: string }>} messages in flight, with the session that gets each one back if it is refused */
     this.sending = new Set();
 
     this.form.addEventListener("submit", (event) => {
@@ -50,6 +62,9 @@ export class ComposerView {
     });
     this.input.addEventListener("input", () => this.changed());
     this.input.addEventListener("keydown", (event) => this.key(event));
+    this.input.addEventListener("paste", (event) => this.attachments.paste(event));
+    addEventListener("pagehide", () => this.store());
+    this.restore();
   }
 
   /** @param {KeyboardEvent} event */
@@ -73,17 +88,40 @@ export class ComposerView {
 
   /** @param {"steer"} [whenBusy] */
   async submit(whenBusy) {
-    const { text } = this;
-    if (text.trim() === "" || this.send.disabled) return;
+    if (this.isEmpty || this.send.disabled) return;
+    const content = joined(this.draft);
     const sent = { session: this.draftOf };
     this.sending.add(sent);
     this.put("");
-    const taken = await this.onSubmit(text, whenBusy);
+    this.store();
+    const taken = await this.onSubmit(content, whenBusy);
     this.sending.delete(sent);
     if (taken) return;
     const { session } = sent;
-    if (session === this.draftOf && this.text === "") this.put(text);
-    else if (!this.drafts.get(session)) this.drafts.set(session, text);
+    if (session === this.draftOf ? this.isEmpty : this.drafts.get(session) === EMPTY) this.drafts.set(session, split(content));
+    if (session === this.draftOf && this.isEmpty) this.restore();
+  }
+
+  /** Returns true if there is nothing to send. */
+  get isEmpty() {
+    return this.long.texts.length === 0 && this.input.value.trim() === "" && this.attachments.parts.length === 0;
+  }
+
+  /** Returns what is written and attached. */
+  get draft() {
+    return { text: this.text, attached: [...this.attachments.parts] };
+  }
+
+  /** Keeps the draft. */
+  store() {
+    clearTimeout(this.storing);
+    this.drafts.set(this.draftOf, this.draft);
+  }
+
+  /** Shows the draft of the displayed session. */
+  restore() {
+    const { text, attached } = this.drafts.get(this.draftOf);
+    this.put(text, attached);
   }
 
   /** Returns everything written, including text too long for the field. */
@@ -92,10 +130,12 @@ export class ComposerView {
   }
 
   /**
-   * Replaces everything written.
+   * Replaces everything written and attached.
    * @param {string} text
+   * @param {readonly Part[]} [attached]
    */
-  put(text) {
+  put(text, attached = []) {
+    this.attachments.set(attached);
     this.long.set([]);
     this.input.value = text;
     this.changed();
@@ -109,6 +149,8 @@ export class ComposerView {
     this.fit();
     this.menu.update();
     this.render();
+    clearTimeout(this.storing);
+    this.storing = window.setTimeout(() => this.store(), STORE_MS);
   }
 
   /** Grows the field with its text where the style sheet cannot. */
@@ -127,12 +169,13 @@ export class ComposerView {
   }
 
   /**
-   * Puts a text back, before what is already in the field.
-   * @param {string} text
+   * Puts a message back, before what is already in the field.
+   * @param {readonly Part[]} content
    */
-  give(text) {
+  give(content) {
     this.render();
-    this.put(this.text.trim() === "" ? text : `${text}\n\n${this.text}`);
+    const { text, attached } = split(content);
+    this.put([text, this.text].filter((one) => one.trim() !== "").join("\n\n"), [...attached, ...this.attachments.parts]);
     this.focus();
   }
 
@@ -145,7 +188,9 @@ export class ComposerView {
     const { app } = this;
     const { snapshot } = app;
     this.stop.hidden = app.readOnly || !snapshot || !isBusy(snapshot);
-    this.send.disabled = app.readOnly || this.text.trim() === "" || app.status.phase === "stopped";
+    this.send.disabled = app.readOnly || this.isEmpty || app.status.phase === "stopped";
+    this.attachments.button.hidden = app.readOnly;
+    this.attachments.count(this.long.texts.reduce((sum, text) => sum + text.length, this.input.value.length), () => this.text);
     this.input.disabled = app.readOnly;
     this.input.placeholder = app.readOnly ? "You have read-only access" : "Message, or / for commands";
     const running = Boolean(snapshot?.turn);
@@ -159,9 +204,9 @@ export class ComposerView {
    * @param {string} session its id; "": one that will be created with its first input
    */
   show(session) {
-    this.drafts.set(this.draftOf, this.text);
+    this.store();
     this.draftOf = session;
-    this.put(this.drafts.get(session) ?? "");
+    this.restore();
   }
 
   /**
@@ -170,6 +215,8 @@ export class ComposerView {
    */
   made(session) {
     for (const sent of this.sending) if (sent.session === this.draftOf) sent.session = session;
+    this.drafts.set(this.draftOf, EMPTY);
     this.draftOf = session;
+    this.store();
   }
 }

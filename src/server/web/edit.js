@@ -1,6 +1,6 @@
 /** Turns a user message into a field to ask differently. What followed the original stays on its own branch. */
 
-import { textOf } from "./client.js";
+import { joined, split } from "./attached.js";
 import { summaryChoice } from "./dialogs.js";
 import { el } from "./dom.js";
 
@@ -20,7 +20,7 @@ import { el } from "./dom.js";
  * @param {() => void} options.onEnd
  */
 export function messageEditor({ entry, stops, waiting, leaves, onAsk, onEnd }) {
-  const text = textOf(entry.content);
+  const { text, attached } = split(entry.content);
   const input = el("textarea", { class: "field", rows: 2, dir: "auto", "aria-label": "Ask differently" });
   input.value = text;
   const choice = leaves ? summaryChoice("Bring a summary of the answer and what followed along") : null;
@@ -29,13 +29,11 @@ export function messageEditor({ entry, stops, waiting, leaves, onAsk, onEnd }) {
   const back = waiting === 1 ? "the message that waits comes back to the field below" : `the ${waiting} messages that wait come back to the field below`;
   const note = stops ? `An answer is being written: asking again stops it${waiting > 0 ? `, and ${back}` : ""}.` : "";
   const form = el("form", { class: "editor", "aria-label": "Edit and ask again" },
-    input, note && el("p", { class: "hint" }, note), choice?.node, el("div", { class: "actions" }, cancel, ask));
+    input, attached.length > 0 && el("p", { class: "hint" }, attached.length === 1 ? "The attachment is sent along unchanged." : `The ${attached.length} attachments are sent along unchanged.`), note && el("p", { class: "hint" }, note), choice?.node, el("div", { class: "actions" }, cancel, ask));
   const submit = async () => {
-    if (input.value.trim() === "" || ask.disabled) return;
+    if ((input.value.trim() === "" && attached.length === 0) || ask.disabled) return;
     ask.disabled = true;
-    // Images are sent along unchanged.
-    const kept = entry.content.filter((part) => part.type === "image");
-    const taken = await onAsk([{ type: "text", text: input.value }, ...kept], choice?.chosen() ?? {});
+    const taken = await onAsk(joined({ text: input.value, attached }), choice?.chosen() ?? {});
     ask.disabled = false;
     if (taken) onEnd();
   };

@@ -39,7 +39,7 @@ const app = new App({
   },
   onMade: (sessionId) => composer.made(sessionId),
   onAnnounce: (text) => (announcer.textContent = text.slice(0, ANNOUNCE_CHARS_MAX)),
-  onText: (text) => composer.give(text),
+  onContent: (content) => composer.give(content),
   onTarget: (sessionId) => {
     const hash = sessionId === null ? "" : sessionHash(sessionId);
     if (location.hash !== hash) history.pushState(null, "", hash || location.pathname + location.search);
@@ -116,16 +116,17 @@ function render() {
 }
 
 /**
- * @param {string} text
+ * @param {import("reseed-protocol").Part[]} content
  * @param {"steer"} [whenBusy]
  * @returns {Promise<boolean>} whether it was accepted
  */
-async function submit(text, whenBusy) {
-  const command = parseCommand(text);
+async function submit(content, whenBusy) {
+  const [first] = content;
+  const command = content.length === 1 && first.type === "text" ? parseCommand(first.text) : null;
   clearTyped();
   if (!command) {
     chat.toEnd();
-    return app.sending.send(text, text, whenBusy && { whenBusy });
+    return app.sending.send(content, whenBusy && { whenBusy });
   }
   if (!command.known) {
     toast({ kind: "error", message: `There is no command /${command.name}. Type /help to see what there is.` }, true);
@@ -183,7 +184,7 @@ async function run(name, rest) {
         toast({ kind: "error", message: `Write ${name === "steer" ? "a text" : "a name"} after /${name}.` }, true);
         return false;
       }
-      if (name === "steer") return app.sending.send(rest, rest, { whenBusy: "steer" });
+      if (name === "steer") return app.sending.send([{ type: "text", text: rest }], { whenBusy: "steer" });
       if (name === "strategy") await app.quietly(app.context.setStrategy(rest));
       else if (!nameFits(rest)) return false;
       else if (app.target) await app.rename(app.target, rest);

@@ -12,6 +12,7 @@
  * @property {(toolCallId: string) => number | undefined} took how many milliseconds a call ran, if this page saw it
  */
 
+import { fileOf } from "./attached.js";
 import { dollars } from "./cache.js";
 import { partText } from "./client.js";
 import { el, number } from "./dom.js";
@@ -101,7 +102,7 @@ function transform(entry) {
 
 /**
  * Renders a user message verbatim: it is not parsed as Markdown.
- * @param {Part[]} content
+ * @param {readonly Part[]} content
  * @param {string} [entryId]
  */
 export function userMessage(content, entryId) {
@@ -125,6 +126,8 @@ function saidText(text) {
 
 /** @param {Part} part */
 function saidPart(part) {
+  const file = fileOf(part);
+  if (file) return fold("file", [file.name], saidText(file.text));
   if (part.type === "text") return saidText(part.text);
   if (part.type !== "image") return null;
   if (/^data:image\/(?:png|jpeg|gif|webp);/i.test(part.url)) return el("img", { src: part.url, alt: "Picture" });

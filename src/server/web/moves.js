@@ -2,8 +2,8 @@
  * Moves in the open session's tree and edits its queue.
  *
  * Invariants:
- * - a session only moves while it is idle: whatever runs is stopped first, and queued inputs come back as text;
- * - none of the user's own words are lost: what could not be sent is handed to `onText`.
+ * - a session only moves while it is idle: whatever runs is stopped first, and queued inputs come back to the message field;
+ * - none of the user's own words are lost: what could not be sent is handed to `onContent`.
  *
  * @typedef {import("reseed-protocol").Part} Part
  * @typedef {import("reseed-protocol").QueueItem} QueueItem
@@ -17,7 +17,8 @@
  * @typedef {"at" | "tip"} Position
  */
 
-import { CommandError, textOf } from "./client.js";
+import { joined, split } from "./attached.js";
+import { CommandError } from "./client.js";
 import { isBusy } from "./snapshot.js";
 
 /** Pages and entries per page that are searched for the question of an answer with many tool calls. */
@@ -31,11 +32,11 @@ export class Moves {
   /**
    * @param {object} options
    * @param {import("./app.js").App} options.app
-   * @param {(text: string) => void} options.onText called with a text to put back into the message field
+   * @param {(content: Part[]) => void} options.onContent called with a message to put back into the message field
    */
-  constructor({ app, onText }) {
+  constructor({ app, onContent }) {
     this.app = app;
-    this.onText = onText;
+    this.onContent = onContent;
     /** True while a move is in progress; its reply reports a failure. */
     this.isMoving = false;
   }
@@ -62,7 +63,8 @@ export class Moves {
     const waiting = app.snapshot?.queue.filter((item) => !item.custom) ?? [];
     if (waiting.length > 0) {
       await this.session.editQueue({ remove: waiting.map((item) => item.commandId) });
-      this.onText(waiting.map((item) => textOf(item.content)).join("\n\n"));
+      const text = waiting.map((item) => split(item.content).text).filter(Boolean).join("\n\n");
+      this.onContent(joined({ text, attached: waiting.flatMap((item) => split(item.content).attached) }));
     }
     if (this.busy) await app.stop();
     const stopped = await app.until((snapshot) => !isBusy(snapshot), STOP_MS);
@@ -105,14 +107,13 @@ export class Moves {
   async askInstead({ entryId, parentId }, content, leaving = {}) {
     const { session } = this;
     const { sending } = this.app;
-    const input = inputOf(content);
     try {
       if (!leaving.summarize) {
         await this.stopAll();
-        return await sending.send(input, textOf(content), { parentId: parentId ?? "root" }, session);
+        return await sending.send(content, { parentId: parentId ?? "root" }, session);
       }
       const moved = await this.go(entryId, "before", leaving, session);
-      return moved !== null && (await sending.send(input, textOf(content), {}, session));
+      return moved !== null && (await sending.send(content, {}, session));
     } catch (error) {
       this.app.fail(error);
       return false;
@@ -161,7 +162,7 @@ export class Moves {
    * @param {{ content: Part[] }} question
    */
   async askAgain({ content }) {
-    await this.app.sending.send(inputOf(content), textOf(content));
+    await this.app.sending.send(content);
   }
 
   /**
@@ -188,7 +189,7 @@ export class Moves {
     if (!forked) return;
     this.app.listChanged();
     this.app.show(forked.sessionId);
-    if (forked.input) this.onText(textOf(forked.input));
+    if (forked.input) this.onContent(forked.input);
     this.app.listeners.onNotice({ kind: "info", message: "This is a new chat. The one it came from is as it was." });
   }
 
@@ -206,7 +207,7 @@ export class Moves {
   /** @param {QueueItem} item */
   async remove(item) {
     const removed = await this.app.quietly(this.session.editQueue({ remove: [item.commandId] }));
-    if (removed) this.onText(textOf(item.content));
+    if (removed) this.onContent(item.content);
   }
 
   /**
@@ -231,18 +232,7 @@ export class Moves {
     const { session } = this;
     const removed = await this.app.quietly(session.editQueue({ remove: [item.commandId] }));
     if (!removed) return;
-    const text = textOf(item.content);
-    const isSent = await this.app.sending.send(inputOf(item.content), text, { whenBusy: "steer" }, session);
-    if (!isSent) this.onText(text);
+    const isSent = await this.app.sending.send(item.content, { whenBusy: "steer" }, session);
+    if (!isSent) this.onContent(item.content);
   }
-}
-
-/**
- * Turns parts into user input.
- * @param {Part[]} content
- * @returns {import("reseed-protocol").Input}
- */
-export function inputOf(content) {
-  if (content.every((part) => part.type === "text")) return textOf(content);
-  return [{ role: "user", content: content.filter((part) => part.type === "text" || part.type === "image") }];
 }
