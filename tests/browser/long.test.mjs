@@ -8,8 +8,14 @@ import { ROWS_MAX } from "../../src/server/web/stretch.js";
 
 const onPage = mockPages();
 
-/** Elements of a row besides those of its text: the bubble, the buttons below it and their icons. */
-const ROW_ELEMENTS = 60;
+/** Elements of a row of these chats. */
+const ROW_ELEMENTS = 25;
+
+/** Maximum elements of the page, however long a chat is, and with the tree open. */
+const PAGE_ELEMENTS_MAX = 3000;
+
+/** Commands until a hit far up is shown: two look for it, ten load the path, and one its place in the tree. */
+const HIT_COMMANDS_MAX = 13;
 
 /** Milliseconds allowed to get from one end of a long chat to the other, however busy the machine is. */
 const CHAT_MS = 60_000;
@@ -64,6 +70,51 @@ onPage("500 turns: the number of elements is bounded, at the end, on the way up 
   await say(page, "one more");
   await page.waitForSelector("#log > li:last-child.assistant:has-text('one more')");
   assert.ok(await count(page) <= most);
+});
+
+onPage("5,000 entries: a hit far up is shown after a few requests, and few elements are in the page", {}, async ({ page, server }) => {
+  const world = await chat(page, server, 2500, (turn) => (turn === 20 ? "Here is the zebrafinch." : `Answer ${turn}.\n\n- **one**\n- two`));
+  const target = world.entries[39].entryId;
+  let commands = 0;
+  let waited = null;
+  const reply = server.on_get_entries;
+  Object.assign(server, {
+    on_get_entries(asked) {
+      commands += 1;
+      reply.call(this, asked);
+    },
+    on_get_tree(asked) {
+      commands += 1;
+      if (asked.payload.rootId === target) waited = commands;
+      Object.getPrototypeOf(this).on_get_tree.call(this, asked);
+    },
+  });
+  await page.keyboard.press("Control+k");
+  await page.fill("dialog input", "zebrafinch");
+  await page.waitForSelector("#search-hits [data-at='0']");
+  commands = 0;
+  await page.keyboard.press("Enter");
+  await page.waitForSelector("#log .found:has-text('zebrafinch')");
+  await page.waitForSelector("#tree-rows .found[aria-selected=true]");
+  assert.ok(waited <= HIT_COMMANDS_MAX, `${waited} commands`);
+  const inView = (selector) => page.evaluate((one) => {
+    const { top, bottom } = document.querySelector(one).getBoundingClientRect();
+    return top >= 0 && bottom <= innerHeight;
+  }, selector);
+  assert.deepEqual([await inView(`#log [data-entry="${target}"]`), await inView("#tree-rows .found")], [true, true]);
+  assert.ok((await count(page)) <= PAGE_ELEMENTS_MAX, `${await count(page)} elements`);
+  // The keys of the tree reach rows that are not drawn.
+  await page.focus("#tree-rows .found");
+  const rows = await page.getAttribute("#tree-rows .found", "aria-setsize");
+  for (const [key, place] of [["End", rows], ["Home", "1"], ["ArrowDown", "2"]]) {
+    await page.keyboard.press(key);
+    assert.equal(await page.evaluate(() => document.activeElement.getAttribute("aria-posinset")), place, key);
+  }
+  await page.evaluate(() => (document.querySelector("#tree").scrollTop = 30_000));
+  await page.waitForFunction(() => document.activeElement.id === "tree-rows");
+  await page.keyboard.press("ArrowDown");
+  assert.equal(await page.evaluate(() => document.activeElement.getAttribute("aria-posinset")), "3");
+  assert.ok((await count(page)) <= PAGE_ELEMENTS_MAX, `${await count(page)} elements`);
 });
 
 onPage("the text being read stays in place while rows above and below it come and go", {}, async ({ page, server }) => {

@@ -196,6 +196,7 @@ export class ChatView {
   }
 
   renderRows() {
+    this.stretch.fit(this.scroller.clientHeight);
     const reads = this.follow.on ? null : this.follow.entryId;
     this.drawn = this.stretch.range(this.entries, reads);
     const entries = this.entries.slice(this.drawn.from, this.drawn.to);
@@ -451,16 +452,33 @@ export class ChatView {
    * @param {string} entryId
    */
   reveal(entryId) {
+    const isNear = this.rows.has(entryId);
     if (!this.stretch.include(this.entries, entryId)) return false;
     this.follow.on = false;
     this.renderRows();
     this.showEnds();
     const row = this.rows.get(entryId);
     if (!row) return false;
-    row.scrollIntoView({ block: "center", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
+    // A long way would take a second or more.
+    const isSmooth = isNear && !matchMedia("(prefers-reduced-motion: reduce)").matches;
+    row.scrollIntoView({ block: "center", behavior: isSmooth ? "smooth" : "auto" });
     row.classList.add("found");
     setTimeout(() => row.classList.remove("found"), FOUND_MS);
     return true;
+  }
+
+  /**
+   * Draws all known rows, for printing, or a stretch of them again.
+   * @param {boolean} isAll
+   */
+  drawAll(isAll) {
+    this.stretch.isAll = isAll;
+    if (isAll) this.stretch.reset();
+    // What has just been loaded may not be drawn yet.
+    this.render();
+    this.renderRows();
+    this.renderTraces(this.app.snapshot);
+    this.showEnds();
   }
 
   /**

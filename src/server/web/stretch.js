@@ -1,14 +1,16 @@
 /**
- * The drawn stretch of a chat. A long chat would fill the page with elements, so at most `ROWS_MAX` of its entries have
- * a row at a time. The stretch moves as the reader nears its ends. Pure.
+ * The drawn stretch of a chat. A long chat would fill the page with elements, so only some of its entries have a row at a
+ * time: `ROWS_MAX` in an ordinary window. The stretch moves as the reader nears its ends. Pure.
  *
  * @typedef {import("reseed-protocol").Entry} Entry
  */
 
-/** Maximum entries with a row: several screens on either side of the reader. */
-export const ROWS_MAX = 120;
-/** Entries by which the stretch moves at once. */
-export const ROWS_STEP = 40;
+/** Maximum entries with a row in a window of ordinary height. */
+export const ROWS_MAX = 60;
+/** Pixels of the window's height per entry: a taller window needs more entries to have some on either side of it. */
+const ROW_PIXELS = 18;
+/** Share of the entries by which the stretch moves at once. */
+const STEP_SHARE = 1 / 3;
 
 export class Stretch {
   constructor() {
@@ -16,6 +18,20 @@ export class Stretch {
     this.first = null;
     /** @type {string | null} the last drawn entry; null: the newest one */
     this.last = null;
+    /** Maximum entries with a row, and by how many the stretch moves. */
+    this.most = ROWS_MAX;
+    this.step = Math.round(ROWS_MAX * STEP_SHARE);
+    /** Whether all entries have a row. */
+    this.isAll = false;
+  }
+
+  /**
+   * Takes the height of the window.
+   * @param {number} pixels
+   */
+  fit(pixels) {
+    this.most = Math.max(ROWS_MAX, Math.ceil(pixels / ROW_PIXELS));
+    this.step = Math.round(this.most * STEP_SHARE);
   }
 
   /** Moves to the newest entries. */
@@ -40,11 +56,11 @@ export class Stretch {
       from = 0;
       to = count;
     }
-    if (to - from > ROWS_MAX) {
+    if (to - from > this.most && !this.isAll) {
       // Drop the entries farthest from the reader: first those above, then those below.
       const reader = reads === null ? to : place(entries, reads);
-      from = Math.max(from, Math.min(to - ROWS_MAX + ROWS_STEP, reader - ROWS_STEP));
-      to = Math.min(to, from + ROWS_MAX);
+      from = Math.max(from, Math.min(to - this.most + this.step, reader - this.step));
+      to = Math.min(to, from + this.most);
     }
     return this.set(entries, from, to);
   }
@@ -57,8 +73,8 @@ export class Stretch {
   older(entries) {
     const { from, to } = this.range(entries, null);
     if (from === 0) return false;
-    const start = Math.max(0, from - ROWS_STEP);
-    this.set(entries, start, Math.min(to, start + ROWS_MAX));
+    const start = Math.max(0, from - this.step);
+    this.set(entries, start, Math.min(to, start + this.most));
     return true;
   }
 
@@ -70,8 +86,8 @@ export class Stretch {
   newer(entries) {
     const { from, to } = this.range(entries, null);
     if (to === entries.length) return false;
-    const end = Math.min(entries.length, to + ROWS_STEP);
-    this.set(entries, Math.max(from, end - ROWS_MAX), end);
+    const end = Math.min(entries.length, to + this.step);
+    this.set(entries, Math.max(from, end - this.most), end);
     return true;
   }
 
@@ -86,8 +102,8 @@ export class Stretch {
     if (at < 0) return false;
     const { from, to } = this.range(entries, null);
     if (at >= from && at < to) return true;
-    const start = Math.max(0, Math.min(at - ROWS_STEP, entries.length - ROWS_MAX));
-    this.set(entries, start, Math.min(entries.length, start + ROWS_MAX));
+    const start = Math.max(0, Math.min(at - this.step, entries.length - this.most));
+    this.set(entries, start, Math.min(entries.length, start + this.most));
     return true;
   }
 

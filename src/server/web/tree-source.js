@@ -6,8 +6,9 @@
 
 import { SessionTree } from "./tree.js";
 
-/** Tree levels fetched below an entry. */
+/** Tree levels fetched below an entry, and on a long known path. */
 const DEPTH = 60;
+const DEPTH_MAX = 500;
 
 /** Entries per page on the way to an entry far from the known part: the server's maximum. */
 const REACH_ENTRIES = 500;
@@ -24,6 +25,8 @@ export class TreeSource {
     this.session = session;
     this.tree = new SessionTree();
     this.loading = false;
+    /** How many entries are being reached. A person waits for them, so nothing else is fetched meanwhile. */
+    this.reaching = 0;
     /** Number of the snapshot's entries already added to the tree. */
     this.taken = 0;
     /** @type {Set<string | null>} entries whose descendants were fetched; null: from the beginning */
@@ -64,7 +67,7 @@ export class TreeSource {
     const { app } = this;
     const { snapshot, status } = this.session;
     if (app.open?.treeSource !== this || !app.can("tree")) return;
-    if (!snapshot || status.phase !== "open" || this.loading) return;
+    if (!snapshot || status.phase !== "open" || this.loading || this.reaching > 0) return;
     const missing = this.tree.unknownOn(snapshot.path.entries);
     if (!missing || this.asked.has(missing.rootId)) return;
     await this.loadBelow(missing.rootId);
@@ -78,6 +81,17 @@ export class TreeSource {
    * @returns {Promise<boolean>} false if this session has no such entry
    */
   async reach(entryId) {
+    this.reaching += 1;
+    try {
+      return await this.reached(entryId);
+    } finally {
+      this.reaching -= 1;
+      void this.complete();
+    }
+  }
+
+  /** @param {string} entryId */
+  async reached(entryId) {
     const { app, session } = this;
     if (!this.tree.nodes.has(entryId)) {
       const { items } = await session.getEntries({ entryId });
@@ -113,9 +127,11 @@ export class TreeSource {
     if (this.loading) return;
     this.loading = true;
     this.asked.add(rootId);
-    // From the beginning, reach as deep as the displayed chat, so that one response covers it.
-    const shown = session.snapshot?.path.entries.length ?? 0;
-    const ask = rootId === null ? { depth: Math.max(DEPTH, shown + 2) } : { rootId, depth: DEPTH };
+    // Reach as deep as the known path, so that few responses cover it.
+    const path = session.snapshot?.path.entries ?? [];
+    const from = rootId === null ? 0 : path.findIndex((entry) => entry.entryId === rootId);
+    const depth = Math.max(DEPTH, Math.min(DEPTH_MAX, from < 0 ? 0 : path.length - from + 2));
+    const ask = rootId === null ? { depth } : { rootId, depth };
     const page = await app.quietly(session.tree(ask));
     this.loading = false;
     if (page) tree.addPage(page, rootId === null);

@@ -4,13 +4,14 @@
  * Invariants:
  * - for the keyboard it is one tree: one row has the focus, arrow keys move it, Enter goes there;
  * - choosing a row only asks; `onChoose` does the moving;
+ * - only the rows near the visible ones are in the page, however long the chat is;
  * - the row that a search led to stays marked until the panel is closed or another chat is displayed.
  *
  * @typedef {import("./tree-rows.js").Row} Row
  * @typedef {import("./app.js").App} App
  */
 
-import { byId, el, icon, number } from "./dom.js";
+import { byId, el, icon, number, styled } from "./dom.js";
 import { treeRows } from "./tree-rows.js";
 
 /** Pixels between two lanes, and the height of a drawn row in pixels; the style sheet repeats both. */
@@ -20,6 +21,8 @@ const ROW_PIXELS = matchMedia("(pointer: coarse)").matches ? 42 : 34;
 const LANES_MAX = 9;
 /** Rows that a page key moves by. */
 const PAGE_ROWS = 10;
+/** Rows drawn above and below the visible ones. */
+const MARGIN_ROWS = 20;
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -50,6 +53,8 @@ export class TreeView {
     this.closer = byId("tree-close", HTMLButtonElement);
     /** @type {Row[]} */
     this.rows = [];
+    /** The drawn rows, as indexes. */
+    this.drawn = { from: 0, to: 0 };
     /** @type {Set<string>} */
     this.unfolded = new Set();
     /** @type {string | null} the row that has the focus, or would get it */
@@ -69,6 +74,8 @@ export class TreeView {
       if (item instanceof HTMLElement) this.choose(item.dataset.key ?? "");
     });
     this.list.addEventListener("keydown", (event) => this.key(event));
+    this.panel.addEventListener("scroll", () => this.scrolled(), { passive: true });
+    new ResizeObserver(() => this.scrolled()).observe(this.panel);
     this.panel.addEventListener("keydown", (event) => {
       if (event.key !== "Escape") return;
       event.preventDefault();
@@ -94,8 +101,8 @@ export class TreeView {
     this.opener.setAttribute("aria-expanded", "true");
     this.current = null;
     this.render();
+    this.center(this.rows.findIndex((row) => row.isLeaf));
     this.focusRow(this.current);
-    /** @type {HTMLElement | null} */ (this.list.querySelector("[aria-current=true]"))?.scrollIntoView({ block: "center" });
   }
 
   /**
@@ -114,10 +121,11 @@ export class TreeView {
       this.unfolded.add(folded.key);
       this.render();
     }
-    const row = this.rows.find((one) => one.key === entryId);
+    const at = this.rows.findIndex((one) => one.key === entryId);
+    const row = this.rows[at];
     if (!row) return null;
+    this.center(at);
     this.focusRow(entryId);
-    /** @type {HTMLElement | null} */ (this.list.querySelector(".found"))?.scrollIntoView({ block: "center" });
     return row.onPath ? "here" : "elsewhere";
   }
 
@@ -156,9 +164,7 @@ export class TreeView {
     const leaf = this.rows.find((row) => row.isLeaf) ?? this.rows.at(-1);
     if (!this.rows.some((row) => row.key === this.current)) this.current = leaf?.key ?? null;
     const focused = this.list.contains(document.activeElement);
-    const { scrollTop } = this.panel;
-    this.list.replaceChildren(...this.rows.map((row) => this.item(row)));
-    this.panel.scrollTop = scrollTop;
+    this.draw();
     if (focused) this.focusRow(this.current);
     this.older.hidden = !snapshot.path.more;
     const found = this.rows.find((row) => row.key === this.found);
@@ -168,8 +174,51 @@ export class TreeView {
       : app.readOnly ? "You have read-only access: choose a message to see it." : "Choose a message to go there.";
   }
 
-  /** @param {Row} row */
-  item(row) {
+  /** Returns the visible rows, as indexes. */
+  visible() {
+    const above = this.panel.scrollTop - this.list.offsetTop;
+    const from = Math.max(0, Math.min(this.rows.length - 1, Math.floor(above / ROW_PIXELS)));
+    return { from, to: Math.min(this.rows.length, from + Math.ceil(this.panel.clientHeight / ROW_PIXELS) + 1) };
+  }
+
+  /** Draws the rows near the visible ones; room is left for all others. */
+  draw() {
+    const { scrollTop } = this.panel;
+    const { from, to } = this.visible();
+    this.drawn = { from: Math.max(0, from - MARGIN_ROWS), to: Math.min(this.rows.length, to + MARGIN_ROWS) };
+    const rows = this.rows.slice(this.drawn.from, this.drawn.to);
+    const rest = this.rows.length - this.drawn.to;
+    const focused = this.list.contains(document.activeElement);
+    this.list.replaceChildren(...rows.map((row, index) => this.item(row, this.drawn.from + index)));
+    styled(this.list, { "--above": `${this.drawn.from * ROW_PIXELS}px`, "--below": `${rest * ROW_PIXELS}px` });
+    this.panel.scrollTop = scrollTop;
+    if (!focused) return;
+    // The list keeps the focus, and with it the keys, for a row that is scrolled away.
+    const row = this.list.querySelector("[tabindex='0']");
+    (row instanceof HTMLElement ? row : this.list).focus({ preventScroll: true });
+  }
+
+  scrolled() {
+    if (!this.open) return;
+    const { from, to } = this.visible();
+    if (from < this.drawn.from || to > this.drawn.to) this.draw();
+  }
+
+  /**
+   * Scrolls a row to the middle of the panel.
+   * @param {number} at
+   */
+  center(at) {
+    if (at < 0) return;
+    this.panel.scrollTop = this.list.offsetTop + at * ROW_PIXELS - this.panel.clientHeight / 2;
+    this.scrolled();
+  }
+
+  /**
+   * @param {Row} row
+   * @param {number} index
+   */
+  item(row, index) {
     const { tree } = this.app;
     const label = row.kind === "entry" ? tree.labelOf(row.node.entryId) : undefined;
     const kind = KINDS[row.node.type] ?? row.node.type;
@@ -179,7 +228,7 @@ export class TreeView {
     const type = row.kind === "entry" ? row.node.type.replace(/^message:/, "") : row.kind;
     return el("li", {
       role: "treeitem", class: `tree-row ${type}${row.onPath ? " on-path" : ""}${row.key === this.found ? " found" : ""}`, "data-key": row.key, "data-entry": row.kind === "entry" ? row.node.entryId : null,
-      "aria-level": row.lane + 1, "aria-current": row.isLeaf ? "true" : null, "aria-expanded": row.kind === "entry" ? null : "false",
+      "aria-level": row.lane + 1, "aria-posinset": index + 1, "aria-setsize": this.rows.length, "aria-current": row.isLeaf ? "true" : null, "aria-expanded": row.kind === "entry" ? null : "false",
       "aria-selected": String(row.key === this.current), tabindex: row.key === this.current ? 0 : -1,
       title: row.kind === "entry" ? `${kind}, ${new Date(row.node.timestamp).toLocaleString()}` : null,
     },
@@ -213,6 +262,8 @@ export class TreeView {
   /** @param {string | null} key */
   focusRow(key) {
     this.current = key;
+    const at = this.rows.findIndex((row) => row.key === key);
+    if (at >= 0 && (at < this.drawn.from || at >= this.drawn.to)) this.center(at);
     for (const item of this.list.children) {
       if (!(item instanceof HTMLElement)) continue;
       const mine = item.dataset.key === key;
