@@ -79,6 +79,6 @@ export async function settled(page, answers) {
 export function conversation(page) {
   return page.locator("#log > li").evaluateAll((rows) => rows.map((row) => {
     const time = row.querySelector(".when")?.innerText;
-    return (time ? row.innerText.replace(new RegExp(`\\s*${time}`), "") : row.innerText).trim();
+    return (time ? row.innerText.replace(new RegExp(`${time}\\n?`), "") : row.innerText).trim();
   }));
 }

@@ -329,7 +329,7 @@ export class MockServer {
   on_get_entries({ payload, world, reply, refuse }) {
     const { entryId, before } = payload;
     if (![entryId, before].every((id) => id === undefined || world.tree.has(id))) return refuse("entry_not_found", "there is no such entry");
-    reply("entries", world.page(payload));
+    reply("entries", world.page({ ...payload, path: payload.path ?? false }));
   }
 
   on_ping({ payload, world, reply }) {

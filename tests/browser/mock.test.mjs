@@ -1,6 +1,7 @@
 /** The page alone, in a real Chromium, against a mock server that does what the questions ask for. */
 
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { conversation, newPage, say, settled } from "./browser.mjs";
 import { mockPages } from "./mock-page.mjs";
 import { CSP } from "./mock.mjs";
@@ -86,7 +87,7 @@ onPage("a model's HTML stays text", {}, async ({ page }) => {
   assert.match(found.text, /\[click\]\(javascript:window\.hacked=3\)/);
 });
 
-onPage("a compaction is a row, with its summary behind it", { windowTokens: 2500 }, async ({ page }) => {
+onPage("a compaction is a row, with its summary behind it; the chat is exported", { windowTokens: 2500 }, async ({ page, server }) => {
   for (let turn = 1; turn <= 3; turn += 1) {
     await say(page, `big one ${turn}`);
     await settled(page, turn);
@@ -101,6 +102,25 @@ onPage("a compaction is a row, with its summary behind it", { windowTokens: 2500
   await row.locator("summary").click();
   assert.match(await row.innerText(), /plover/);
   assert.match(await row.innerText(), /the window was nearly full/);
+  // All of it, as Markdown and as JSON, with what other branches have.
+  const save = async (...choices) => {
+    await page.click("#chat-menu");
+    await page.click(".menu button:has-text('Export…')");
+    for (const choice of choices) await page.check(`dialog [value=${choice}]`);
+    const [download] = await Promise.all([page.waitForEvent("download"), page.click("dialog [type=submit]")]);
+    return [download.suggestedFilename(), await readFile(await download.path(), "utf8")];
+  };
+  const [name, text] = await save();
+  assert.match(name, /^big-one-1-\d{4}-\d\d-\d\d\.md$/);
+  assert.match(text, /^# big one 1\n\n## You · .+\n\nbig one 1\n\n## Answer of mock-1 · .+\n\nThis answer fills[^#]+\n\n## You [\s\S]+\*Older messages were summarised for the model: from [\d,]+ to [\d,]+ tokens · .+\*\n\n> ## Goal\n/);
+  const [world] = server.worlds.values();
+  world.move(world.entries[1].entryId);
+  world.say("another branch", "command-other");
+  await page.waitForSelector("#log .user:has-text('another branch')");
+  const [, whole] = await save("all");
+  assert.deepEqual(JSON.parse(whole).entries, [...world.tree.values()]);
+  const [, branch] = await save("json");
+  assert.deepEqual(JSON.parse(branch).entries, world.entries);
 });
 
 onPage("/compact, its progress, and cancelling it", { wordMillis: 1 }, async ({ page, server }) => {
@@ -258,12 +278,11 @@ onPage("scrolling up loads older messages, and the text being read stays in plac
   for (let count = 1; count <= 160; count += 1) world.say(`message ${count}`, `command-${count}`);
   await page.evaluate((id) => (location.hash = `#session=${id}`), world.sessionId);
   await page.waitForFunction(() => document.querySelector("#log > li:last-child")?.innerText.includes("message 160"));
-  const top = () => page.evaluate(() => Math.round(document.querySelector("#chat").scrollHeight - document.querySelector("#chat").scrollTop));
   assert.equal(await page.locator("#log > li").count(), 50);
-  const height = await page.evaluate(() => document.querySelector("#chat").scrollHeight);
   await page.evaluate(() => (document.querySelector("#chat").scrollTop = 0));
-  await page.waitForFunction(() => document.querySelectorAll("#log > li").length >= 90);
-  assert.ok(await top() >= height - 60, "the view has not jumped to the top");
+  await page.waitForFunction(() => Number(/\d+$/.exec(document.querySelector("#log > li").innerText)) <= 100);
+  const read = await page.locator("#log .bubble", { hasText: /^message 111$/ }).evaluate((row) => row.getBoundingClientRect().top - document.querySelector("#chat").getBoundingClientRect().top);
+  assert.ok(read >= 0 && read < 200, `the message at the top of the view is at ${read}`);
   // Scroll to the top repeatedly: if it is already there, setting the position does not scroll.
   await page.waitForFunction(() => {
     const chat = document.querySelector("#chat");
@@ -275,6 +294,19 @@ onPage("scrolling up loads older messages, and the text being read stays in plac
   await page.click("#jump");
   await page.waitForSelector("#jump", { state: "hidden" });
   assert.match(await page.innerText("#log > li:last-child"), /message 160$/);
+  // On paper, the whole chat and nothing else.
+  await page.reload();
+  await page.waitForFunction(() => document.querySelector("#log > li:last-child")?.innerText.includes("message 160"));
+  await page.evaluate(() => (window.print = () => dispatchEvent(new Event("beforeprint"))));
+  await page.click("#chat-menu");
+  await page.click(".menu button:has-text('Print…')");
+  await page.waitForFunction(() => document.querySelectorAll("#log > li").length === 160);
+  await page.emulateMedia({ media: "print" });
+  const shown = await page.evaluate(() => [...document.querySelectorAll("button, input, textarea, .sidebar")].filter((node) => node.checkVisibility()).length);
+  assert.deepEqual([shown, await page.evaluate(() => document.documentElement.scrollHeight > 6000)], [0, true]);
+  await page.emulateMedia({ media: null });
+  await page.evaluate(() => dispatchEvent(new Event("afterprint")));
+  await page.waitForFunction(() => document.querySelectorAll("#log > li").length < 100);
 });
 
 onPage("a window nearly full under `manual` is said in a line", { windowTokens: 1400 }, async ({ page }) => {

@@ -129,6 +129,11 @@ onPage("axe finds no violations with failed answers and an approval card", {}, a
   await say(page, "please fail");
   await page.waitForSelector("[data-ended=failed]");
   assert.deepEqual(await faultsOf(page), []);
+  await page.click("#chat-menu");
+  await page.click(".menu button:has-text('Export…')");
+  await page.waitForSelector("dialog");
+  assert.deepEqual(await faultsOf(page), []);
+  await page.keyboard.press("Escape");
   await say(page, "please approve");
   await page.waitForSelector("[data-approval]");
   assert.deepEqual(await faultsOf(page), []);

@@ -302,9 +302,11 @@ export class World {
   }
 
   /** Returns a page of `get_entries`. */
-  page({ entryId, before, limit = 100 }) {
+  page({ entryId, before, limit = 100, path: onPath = true }) {
     if (entryId !== undefined) return structuredClone({ items: [this.tree.get(entryId)], leafId: nameOf(this.leafId), asOfSeq: this.seq, more: false });
-    const path = before === undefined ? this.path() : this.path(before).slice(0, -1);
+    const all = [...this.tree.values()];
+    const older = before === undefined ? all : all.slice(0, all.findIndex((entry) => entry.entryId === before));
+    const path = !onPath ? older : before === undefined ? this.path() : this.path(before).slice(0, -1);
     const start = Math.max(0, path.length - limit);
     return structuredClone({ items: path.slice(start), leafId: nameOf(this.leafId), asOfSeq: this.seq, more: start > 0 });
   }

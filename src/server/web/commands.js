@@ -18,6 +18,7 @@ export const COMMANDS = [
   { name: "tree", usage: "/tree", does: "show the branches of this chat and move between them" },
   { name: "label", usage: "/label [NAME]", does: "name the newest message, or take its name away" },
   { name: "steer", usage: "/steer TEXT", does: "add something while an answer is written" },
+  { name: "export", usage: "/export", does: "save this chat as Markdown or JSON, or print it" },
   { name: "new", usage: "/new", does: "begin a new chat" },
   { name: "rename", usage: "/rename NAME", does: "rename this chat" },
   { name: "model", usage: "/model [NAME]", does: "choose the model, and see which there are" },

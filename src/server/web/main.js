@@ -10,6 +10,7 @@ import { byId, isSearchKeys } from "./dom.js";
 import { frames } from "./frames.js";
 import { GaugeView } from "./gauge.js";
 import { LinesView } from "./lines.js";
+import { toggleMenu } from "./menu.js";
 import { PresenceView } from "./presence-view.js";
 import { Searching } from "./searching.js";
 import { SessionsView, sessionHash, sessionOfHash } from "./sessions.js";
@@ -24,6 +25,7 @@ const sidebar = byId("sidebar", HTMLElement);
 const sidebarOpen = byId("sidebar-open", HTMLButtonElement);
 const settingsOpen = byId("settings-open", HTMLButtonElement);
 const welcomeModel = byId("welcome-model", HTMLButtonElement);
+const chatMenu = byId("chat-menu", HTMLButtonElement);
 const backdrop = byId("backdrop", HTMLElement);
 const narrow = matchMedia("(max-width: 760px)");
 
@@ -164,6 +166,7 @@ async function run(name, rest) {
       if (answer) await app.moves.regenerate(answer.entryId, rest || undefined);
       break;
     }
+    case "export": void openExport(); break;
     case "new": app.show(null); break;
     case "search": searching.open(rest ? { query: rest } : {}); break;
     case "tree": tree.show(); break;
@@ -238,6 +241,32 @@ async function openSettings() {
   if (app.status.phase !== "open") return;
   const part = await app.part(async () => await import("./settings-dialog.js"));
   if (part && !isAsking()) new part.SettingsDialog(app).show();
+}
+
+async function openExport() {
+  const part = await app.part(async () => await import("./export-dialog.js"));
+  if (part && !isAsking()) part.showExport(app, () => void printChat());
+}
+
+/** Prints the whole branch. The browser's own command prints what is loaded. */
+async function printChat() {
+  if (await app.open?.loadAll()) print();
+}
+
+/** Opens the menu of the displayed chat. */
+function openChatMenu() {
+  const { snapshot } = app;
+  /** @type {import("./menu.js").MenuItem[]} */
+  const ofChat = snapshot === null ? [] : [
+    { icon: "edit", label: "Rename…", run: () => void rename(snapshot.sessionId, snapshot.name) },
+    { icon: "export", label: "Export…", run: () => void openExport() },
+    { icon: "print", label: "Print…", run: () => void printChat() },
+  ];
+  toggleMenu(chatMenu, "Actions for this chat", [
+    ...ofChat,
+    { icon: "theme", label: "Switch between light and dark", run: switchTheme },
+    { icon: "help", label: "Commands and keys", run: () => void help() },
+  ]);
 }
 
 async function openRequest() {
@@ -357,6 +386,9 @@ backdrop.addEventListener("click", () => openSidebar(false));
 narrow.addEventListener("change", () => openSidebar(false));
 settingsOpen.addEventListener("click", () => void openSettings());
 welcomeModel.addEventListener("click", () => void openSettings());
+chatMenu.addEventListener("click", openChatMenu);
+addEventListener("beforeprint", () => chat.drawAll(true));
+addEventListener("afterprint", () => chat.drawAll(false));
 byId("theme", HTMLElement).addEventListener("click", switchTheme);
 document.addEventListener("keydown", onKey);
 addEventListener("hashchange", () => app.show(sessionOfHash(location.hash)));

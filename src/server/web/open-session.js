@@ -15,6 +15,9 @@ import { TreeSource } from "./tree-source.js";
 /** Entries fetched per older page: a few screens. */
 const PAGE_ENTRIES = 50;
 
+/** Entries per page when the whole path is fetched: the server's maximum. */
+const ALL_ENTRIES = 500;
+
 /** On a path with fewer entries, older ones are fetched without waiting for the reader to scroll. */
 const PATH_ENTRIES_MIN = 20;
 
@@ -108,6 +111,15 @@ export class OpenSession {
       const since = part.type === "tool_result" ? this.allowed.get(part.toolCallId) : undefined;
       if (since !== undefined && part.type === "tool_result") this.took.set(part.toolCallId, Date.now() - since);
     }
+  }
+
+  /** Fetches the whole path. Returns false if that failed; the reason was shown. */
+  async loadAll() {
+    while (this.session.snapshot?.path.more) {
+      if ((await this.app.quietly(this.session.loadOlder(ALL_ENTRIES))) === null) return false;
+    }
+    this.look();
+    return true;
   }
 
   /** Fetches more of the path: the entries before the first known one. */
