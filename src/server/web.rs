@@ -41,7 +41,7 @@ macro_rules! files {
 }
 
 files! {
-    "app.js" "approvals.js" "approving.js" "attached.js" "attachments.js" "branching.js" "cache.js" "chat.css" "chat.js" "client.js" "command-menu.js" "commands.js"
+    "app.js" "approvals.js" "approving.js" "attached.js" "attachments.js" "became.js" "branching.js" "cache.js" "chat.css" "chat.js" "client.js" "command-menu.js" "commands.js"
     "compact-dialog.js" "compaction.js" "composer.js" "context.css" "context.js" "credentials.js" "dialogs.js"
     "difference-view.js" "difference.js" "dom.js" "drafts.js" "edit.js" "endings.js" "errors.js" "export-dialog.js" "export.js" "files.js" "follow.js" "found-words.js"
     "frames.js" "gauge.js" "icon.svg" "layout.css" "lines.js" "long-text.js" "main.js" "markdown-blocks.js"

@@ -102,6 +102,17 @@ onPage("a compaction is a row, with its summary behind it; the chat is exported"
   await row.locator("summary").click();
   assert.match(await row.innerText(), /plover/);
   assert.match(await row.innerText(), /the window was nearly full/);
+  // What became of each message, with a link to it.
+  const [world] = server.worlds.values();
+  const { firstKeptEntryId } = world.entries.find((entry) => entry.type === "compaction");
+  const at = world.entries.findIndex((entry) => entry.entryId === firstKeptEntryId);
+  const end = world.entries.findIndex((entry) => entry.type === "compaction");
+  await row.locator(".became h3").first().waitFor();
+  assert.deepEqual(await row.locator(".became h3").allInnerTexts(), [`Kept word for word: ${end - at}`, `Summarised: ${at}`]);
+  const links = row.locator(".became ul");
+  assert.deepEqual([await links.nth(0).locator("b").count(), await links.nth(1).locator("b").allInnerTexts()], [end - at, ["You", "Answer", "You", "Answer"].slice(0, at)]);
+  await links.nth(1).locator("button").first().click();
+  await page.waitForSelector("#log .user.found:has-text('big one 1')");
   // All of it, as Markdown and as JSON, with what other branches have.
   const save = async (...choices) => {
     await page.click("#chat-menu");
@@ -113,7 +124,6 @@ onPage("a compaction is a row, with its summary behind it; the chat is exported"
   const [name, text] = await save();
   assert.match(name, /^big-one-1-\d{4}-\d\d-\d\d\.md$/);
   assert.match(text, /^# big one 1\n\n## You · .+\n\nbig one 1\n\n## Answer of mock-1 · .+\n\nThis answer fills[^#]+\n\n## You [\s\S]+\*Older messages were summarised for the model: from [\d,]+ to [\d,]+ tokens · .+\*\n\n> ## Goal\n/);
-  const [world] = server.worlds.values();
   world.move(world.entries[1].entryId);
   world.say("another branch", "command-other");
   await page.waitForSelector("#log .user:has-text('another branch')");

@@ -55,6 +55,8 @@ onPage("a chat past the window shows nothing but a line that says so", {}, async
   assert.match(await rows.first().innerText(), /[\d,]+ → [\d,]+ tokens \(−\d+ %\)/);
   await rows.first().locator("summary").click();
   const summary = await rows.first().innerText();
+  await rows.first().locator(".became h3").first().waitFor();
+  assert.match(await rows.first().locator(".became").innerText(), /Kept word for word: \d+[\s\S]+Quoted word for word in the summary: \d+\s+You\s*My favourite bird/);
   for (const part of ["What the user said, word for word", "What was answered and done", "wryneck", "Why: the window was nearly full"]) assert.match(summary, new RegExp(part));
   await say(page, "What is my favourite bird?");
   await settled(page, answers + 1);

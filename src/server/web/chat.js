@@ -289,7 +289,7 @@ export class ChatView {
     const known = this.rows.get(entry.entryId);
     if (known !== undefined) return known;
     if (entry.type === "compaction") {
-      const view = new CompactionRow(this.app, entry);
+      const view = new CompactionRow(this.app, entry, (entryId) => void this.reveal(entryId));
       this.lines.set(entry.entryId, view);
       this.rows.set(entry.entryId, view.node);
       view.render();

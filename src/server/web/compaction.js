@@ -25,8 +25,9 @@ export class CompactionRow {
   /**
    * @param {import("./app.js").App} app
    * @param {CompactionEntry} entry
+   * @param {(entryId: string) => void} onReveal brings a message into view
    */
-  constructor(app, entry) {
+  constructor(app, entry, onReveal) {
     this.app = app;
     this.entry = entry;
     /** @type {unknown[]} inputs of the last render */
@@ -34,8 +35,13 @@ export class CompactionRow {
     this.facts = el("div", { class: "facts" });
     this.foot = el("div", { class: "undo-row" });
     const inside = el("div", { class: "inside" }, this.facts, entry.summary === "" ? null : markdown(untagged(entry.summary)));
-    this.node = el("li", { class: "compaction", "data-entry": entry.entryId },
-      el("details", {}, el("summary", {}, headline(entry)), inside), this.foot);
+    const details = el("details", {}, el("summary", {}, headline(entry)), inside);
+    details.addEventListener("toggle", async () => {
+      if (!details.open || inside.querySelector(".became")) return;
+      const part = await app.part(async () => await import("./became.js"));
+      if (part && !inside.querySelector(".became")) inside.append(part.becameView(app, entry, onReveal));
+    });
+    this.node = el("li", { class: "compaction", "data-entry": entry.entryId }, details, this.foot);
   }
 
   render() {
