@@ -41,7 +41,7 @@ macro_rules! files {
 }
 
 files! {
-    "app.js" "approvals.js" "approving.js" "attached.js" "attachments.js" "became.js" "branching.js" "cache.js" "chat.css" "chat.js" "client.js" "command-menu.js" "commands.js"
+    "app.js" "approvals.js" "approving.js" "attached.js" "attachments.js" "became.js" "branching.js" "cache.js" "chart.js" "chat.css" "chat.js" "client.js" "command-menu.js" "commands.js"
     "compact-dialog.js" "compaction.js" "composer.js" "context.css" "context.js" "credentials.js" "dialogs.js"
     "difference-view.js" "difference.js" "dom.js" "drafts.js" "edit.js" "endings.js" "errors.js" "export-dialog.js" "export.js" "files.js" "follow.js" "found-words.js"
     "frames.js" "gauge.js" "icon.svg" "layout.css" "lines.js" "long-text.js" "main.js" "markdown-blocks.js"
@@ -49,7 +49,7 @@ files! {
     "offered-strategies.js" "open-session.js" "panels.css" "patch.js" "pins-view.js" "presence-view.js" "presence.js" "print.css"
     "queue.js" "report.js" "request-view.js" "request.css" "request.js" "row-tools.js" "search-dialog.js" "search.css"
     "searching.js" "sending.js" "sessions.js" "settings-dialog.js" "snapshot.js" "strategies.js" "strategy-settings.js"
-    "strategy-view.js" "stretch.js" "theme.js" "toasts.js" "tokens.css" "tool-calls.js" "tools-dialog.js" "tools.css"
+    "strategy-view.js" "stretch.js" "theme.js" "timeline-dialog.js" "timeline.js" "toasts.js" "tokens.css" "tool-calls.js" "tools-dialog.js" "tools.css"
     "transform.js" "tree-rows.js" "tree-source.js" "tree-view.js" "tree.css" "tree.js" "visible.js"
 }
 

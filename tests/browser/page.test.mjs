@@ -108,6 +108,17 @@ onPage("/context adds up, /compact makes a row", {}, async ({ page }) => {
     await page.waitForFunction(([source, flags]) => new RegExp(source, flags).test(document.querySelector("#request pre")?.innerText ?? ""), [said.source, said.flags]);
   }
   await page.keyboard.press("Escape");
+  // What the model saw for the second answer: as many tokens as were sent.
+  await say(page, "/history");
+  await page.waitForSelector(".chart");
+  await page.focus(".timeline input");
+  await page.keyboard.press("ArrowLeft");
+  await page.click("button:has-text('What the model saw')");
+  await page.waitForSelector("#request .about:has-text('It has as many tokens as the request that was sent.')");
+  assert.match(await page.innerText("#request"), /Write 200 words/);
+  assert.doesNotMatch(await page.innerText("#request"), /Write 300 words/);
+  await page.keyboard.press("Escape");
+  assert.equal(await page.locator("#sessions .session").count(), 1);
   const before = number(await page.innerText("#gauge-button .tokens"));
   for (let turn = 4; turn <= 7; turn += 1) {
     await say(page, "Write 500 words");

@@ -125,6 +125,37 @@ onPage("a message has one Tab stop, its menu; the keyboard edits the last messag
   assert.equal(await page.locator("#log > li").nth(4).getAttribute("class"), "day");
 });
 
+onPage("the context over the chat: a plot with compactions, chosen by keys and by dragging, and what the model saw", { windowTokens: 2500, viewport: SCREENS.phone }, async ({ page, server }) => {
+  for (const [index, text] of ["big one", "two", "big three", "four"].entries()) {
+    await say(page, text);
+    await settled(page, index + 1);
+  }
+  await say(page, "/history");
+  await page.waitForSelector(".chart");
+  const chosen = () => page.innerText(".timeline dd").then((text) => text.split(",")[0]);
+  assert.deepEqual([await chosen(), await page.locator(".chart .mark").count(), await page.locator(".chart .area").count()], ["4 of 4", 1, 3]);
+  assert.deepEqual(await faultsOf(page), []);
+  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth > innerWidth), false);
+  await page.focus(".timeline input");
+  await page.keyboard.press("Home");
+  assert.equal(await chosen(), "1 of 4");
+  const { x, y, width } = await page.locator(".chart").boundingBox();
+  await page.mouse.move(x + width * 0.1, y + 20);
+  await page.mouse.down();
+  await page.mouse.move(x + width * 0.4, y + 20);
+  await page.mouse.up();
+  assert.equal(await chosen(), "2 of 4");
+  await page.click("button:has-text('What the model saw')");
+  await page.waitForSelector("#request details:has-text('two')");
+  assert.equal(await page.innerText("#request-title"), "What the model saw");
+  assert.doesNotMatch(await page.innerText("#request"), /big three/);
+  await page.click("#request button:has-text('Markdown')");
+  await page.waitForSelector("#request pre:has-text('# user')");
+  assert.equal(server.worlds.size, 1, "the copy is gone");
+  assert.deepEqual(await faultsOf(page), []);
+  await page.keyboard.press("Escape");
+});
+
 onPage("axe finds no violations with failed answers and an approval card", {}, async ({ page }) => {
   await say(page, "please fail");
   await page.waitForSelector("[data-ended=failed]");

@@ -8,6 +8,7 @@
 export const COMMANDS = [
   { name: "context", usage: "/context", does: "show what fills the window" },
   { name: "request", usage: "/request", does: "show what the next request sends, part by part" },
+  { name: "history", usage: "/history", does: "show the context over the chat, and what the model saw for any answer" },
   { name: "tools", usage: "/tools", does: "show the tools, switch them off or on" },
   { name: "compact", usage: "/compact [instructions]", does: "summarise the older part now" },
   { name: "preview", usage: "/preview [instructions]", does: "see what a compaction would do, then decide" },

@@ -41,6 +41,7 @@ export class GaugeView {
    * @param {() => void} actions.onRequest shows what the next request sends
    * @param {() => void} actions.onCompact opens the compaction dialog
    * @param {() => void} actions.onTools shows the tools
+   * @param {() => void} actions.onTimeline shows the context over the chat
    * @param {(entryId: string) => void} actions.onReveal brings a message into view
    */
   constructor(app, actions) {
@@ -159,7 +160,7 @@ export class GaugeView {
     const compact = app.context.mayCompact
       ? [button("Compact now", closing(() => void app.context.compact())), button("Compact…", closing(actions.onCompact))]
       : [];
-    return [button("Show the next request", closing(actions.onRequest)), button("Tools…", closing(actions.onTools)), ...compact];
+    return [button("Show the next request", closing(actions.onRequest)), button("Over the chat…", closing(actions.onTimeline)), button("Tools…", closing(actions.onTools)), ...compact];
   }
 }
 

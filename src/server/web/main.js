@@ -65,6 +65,7 @@ const gauge = new GaugeView(app, {
   onRequest: () => void openRequest(),
   onCompact: () => void openCompact(),
   onTools: () => void openTools(),
+  onTimeline: () => void openTimeline(),
   onReveal: (entryId) => {
     if (!chat.reveal(entryId)) toast({ kind: "info", message: "That message is further up, or on another branch." });
   },
@@ -150,6 +151,7 @@ async function run(name, rest) {
   switch (name) {
     case "context": gauge.show(); break;
     case "request": void openRequest(); break;
+    case "history": void openTimeline(); break;
     case "tools": void openTools(); break;
     case "compact":
       if (!instructionsFit(rest)) return false;
@@ -259,6 +261,7 @@ function openChatMenu() {
   /** @type {import("./menu.js").MenuItem[]} */
   const ofChat = snapshot === null ? [] : [
     { icon: "edit", label: "Rename…", run: () => void rename(snapshot.sessionId, snapshot.name) },
+    { icon: "clock", label: "Context over the chat…", run: () => void openTimeline() },
     { icon: "export", label: "Export…", run: () => void openExport() },
     { icon: "print", label: "Print…", run: () => void printChat() },
   ];
@@ -269,10 +272,21 @@ function openChatMenu() {
   ]);
 }
 
-async function openRequest() {
+/** @param {Parameters<import("./request-view.js").RequestView["show"]>[0]} [past] a past request; absent: the next one */
+async function openRequest(past) {
   const part = await app.part(async () => await import("./request-view.js"));
   if (part) request ??= new part.RequestView(app, { onShow: () => tree.close(), onClose: () => gauge.button.focus() });
-  request?.show();
+  request?.show(past);
+}
+
+/** Shows the context over the chat. */
+async function openTimeline() {
+  const part = app.snapshot && (await app.part(async () => await import("./timeline-dialog.js")));
+  if (!part || isAsking()) return;
+  const onReveal = (/** @type {string} */ entryId) => {
+    if (!chat.reveal(entryId)) void searching.go({ sessionId: app.target ?? "", entryId });
+  };
+  await part.showTimeline(app, { onReveal, onSeen: (seen) => void openRequest(seen) });
 }
 
 /** Shows the model on the start screen. */

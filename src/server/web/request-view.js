@@ -11,6 +11,7 @@
  * @typedef {import("./request.js").Section} Section
  * @typedef {import("reseed-protocol").Context} Context
  * @typedef {"parts" | "markdown" | "json"} Look
+ * @typedef {{ title: string, note: string, envelope: Context, markdown: Context }} Past
  */
 
 import { byId, el, icon, iconButton, number, styled } from "./dom.js";
@@ -44,12 +45,15 @@ export class RequestView {
     this.asking = false;
     /** @type {{ sessionId: string, context: Context } | null} the response that is shown */
     this.answer = null;
+    /** @type {Past | null} a past request, shown instead of the next one */
+    this.past = null;
     /** @type {string | null} why there is no response */
     this.fault = null;
     /** @type {Set<string>} keys of unfolded parts */
     this.unfolded = new Set();
 
     this.about = el("p", { class: "about" });
+    this.note = el("p", { class: "about", hidden: true });
     this.looks = LOOKS.map(([look, name]) => el("button", { type: "button", class: "button small", "aria-pressed": String(look === this.look), onclick: () => this.lookAs(look) }, name));
     this.copy = el("button", { type: "button", class: "button quiet small", onclick: () => void this.copyAll() });
     this.copy.hidden = !navigator.clipboard;
@@ -65,7 +69,7 @@ export class RequestView {
     this.title = title;
     this.panel.replaceChildren(
       el("div", { class: "request-head" }, title, iconButton("close", "Close the request", () => this.close())),
-      this.about,
+      this.about, this.note,
       el("div", { class: "looks" },
         el("div", { role: "group", "aria-label": "Show it as", class: "segments" }, ...this.looks), this.copy),
       this.hooksLine,
@@ -83,9 +87,16 @@ export class RequestView {
     return !this.panel.hidden;
   }
 
-  show() {
+  /** @param {Past | null} [past] a past request to show; absent: the next one */
+  show(past = null) {
     if (!this.app.snapshot) return;
     this.onShow();
+    this.past = past;
+    this.answer = null;
+    this.asked = [];
+    this.title.textContent = past?.title ?? "The next request";
+    this.note.textContent = past?.note ?? "";
+    this.note.hidden = past === null;
     this.panel.hidden = false;
     this.cover();
     document.body.classList.add("with-request");
@@ -101,6 +112,7 @@ export class RequestView {
     document.body.classList.remove("with-request");
     this.asked = [];
     this.answer = null;
+    this.past = null;
     this.fault = null;
     this.unfolded.clear();
     this.body.replaceChildren();
@@ -128,6 +140,12 @@ export class RequestView {
     if (!snapshot) this.close();
     if (!snapshot || !this.open || app.session?.status.phase !== "open") return;
     const format = this.look === "markdown" ? "markdown" : "envelope";
+    if (this.past) {
+      const context = this.past[format];
+      if (this.answer?.context === context) return;
+      this.answer = { sessionId: snapshot.sessionId, context };
+      return this.draw();
+    }
     const about = [
       snapshot.sessionId, snapshot.leafId, snapshot.turn, snapshot.generation, snapshot.model, snapshot.settings, snapshot.pins, snapshot.undone,
       snapshot.contextInfo, format, this.withHooks,
@@ -145,7 +163,7 @@ export class RequestView {
     this.asking = true;
     try {
       const context = await this.app.context.nextRequest(format, this.withHooks);
-      this.answer = { sessionId, context };
+      if (!this.past) this.answer = { sessionId, context };
       this.fault = null;
     } catch (error) {
       // It is fetched again once the session has reopened.
@@ -153,7 +171,8 @@ export class RequestView {
       else this.fault = error instanceof Error ? error.message : String(error);
     }
     this.asking = false;
-    if (!this.open) return;
+    // A past request was opened meanwhile.
+    if (!this.open || this.past) return;
     this.draw();
     this.render();
   }
@@ -171,7 +190,7 @@ export class RequestView {
     }
     if (!context) return;
     const added = [...(snapshot?.entries ?? [])].some((entry) => entry.type === "ephemeral");
-    this.hooksLine.hidden = !added && !this.withHooks;
+    this.hooksLine.hidden = this.past !== null || (!added && !this.withHooks);
     const { envelope } = context;
     if (this.look === "parts" && envelope) this.body.replaceChildren(...this.parts(context, envelope));
     else {

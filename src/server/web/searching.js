@@ -47,7 +47,7 @@ export class Searching {
     }).show();
   }
 
-  /** @param {Hit} hit */
+  /** @param {Pick<Hit, "sessionId" | "entryId">} hit */
   async go({ sessionId, entryId }) {
     const { app } = this;
     app.show(sessionId);
