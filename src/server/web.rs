@@ -41,10 +41,10 @@ macro_rules! files {
 }
 
 files! {
-    "app.js" "approvals.js" "approving.js" "attached.js" "attachments.js" "became.js" "branching.js" "cache.js" "chart.js" "chat.css" "chat.js" "client.js" "command-menu.js" "commands.js"
+    "app.js" "approvals.js" "approving.js" "attached.js" "attachments.js" "became.js" "branching.js" "cache.js" "chart.js" "chat.css" "chat.js" "client.js" "code-colours.js" "command-menu.js" "commands.js"
     "compact-dialog.js" "compaction.js" "composer.js" "context.css" "context.js" "credentials.js" "dialogs.js"
     "difference-view.js" "difference.js" "dom.js" "drafts.js" "edit.js" "endings.js" "errors.js" "export-dialog.js" "export.js" "files.js" "follow.js" "found-words.js"
-    "frames.js" "gauge.js" "icon.svg" "layout.css" "lines.js" "long-text.js" "main.js" "markdown-blocks.js"
+    "frames.js" "gauge.js" "highlight.js" "icon.svg" "layout.css" "lines.js" "long-text.js" "main.js" "markdown-blocks.js"
     "markdown-entities.js" "markdown-inline.js" "markdown.js" "menu.js" "message.js" "model-dialog.js" "models.js" "moves.js" "notices.js"
     "offered-strategies.js" "open-session.js" "panels.css" "patch.js" "pins-view.js" "presence-view.js" "presence.js" "print.css"
     "queue.js" "report.js" "request-view.js" "request.css" "request.js" "row-tools.js" "search-dialog.js" "search.css"

@@ -23,6 +23,10 @@ onPage("an answer streams in, and a reload shows the same", {}, async ({ page, s
   assert.match(shown[5], /reached the output limit/);
   assert.deepEqual(await page.locator("#log h3, #log th, #log ol > li").evaluateAll((all) => all.map((node) => node.firstChild.textContent)), ["A plan", "Read the ", "Write fold.js", "Look at it", "kind", "tokens"]);
   assert.equal(await page.locator("#log a").getAttribute("rel"), "noopener noreferrer");
+  // The code has colours, and is still one text.
+  await page.waitForFunction(() => CSS.highlights.get("code-keyword")?.size === 2);
+  const words = await page.evaluate(() => [...CSS.highlights.get("code-keyword")].map(({ startContainer, startOffset, endOffset }) => startContainer.data.slice(startOffset, endOffset)));
+  assert.deepEqual([words, await page.locator("#log .code code *").count()], [["function", "return"], 0]);
   await page.reload();
   await page.waitForFunction(() => document.querySelectorAll("#log > li").length === 6);
   assert.deepEqual(await conversation(page), shown);
@@ -50,6 +54,23 @@ onPage("a streaming view ends like the whole text, at every cut", {}, async ({ p
     return wrong;
   });
   assert.deepEqual(wrong, []);
+});
+
+onPage("tokens of common languages", {}, async ({ page }) => {
+  const found = await page.evaluate(async () => {
+    const { tokensOf } = await import("/assets/highlight.js");
+    const table = [
+      ["js", "const a = `x`; // 1"], ["TypeScript", "let n: number = 0x1f"], ["python", "def f(): # no\n  return '''a\nb'''"], ["rust", "fn f<'a>(x: &'a str) -> char { 'x' }"],
+      ["json", "{\"a\": [1, \"b\", true]}"], ["bash", "if [ $#  = 1 ]; then echo \"a\"; fi # end"], ["sql", "SELECT 'it''s' FROM t -- x"], ["html", "<a href=\"x\">if 1</a>"], ["yaml", "on: true # y"],
+      ["css", "a { color: \"x\" }"], ["cobol", "MOVE 1 TO A"],
+    ];
+    return table.map(([language, text]) => tokensOf(text, language).map(({ kind, from, to }) => `${kind[0]}${text.slice(from, to)}`).join(" "));
+  });
+  assert.deepEqual(found, [
+    "kconst s`x` c// 1", "klet n0x1f", "kdef c# no kreturn s'''a\nb'''", "kfn s'x'",
+    "n\"a\" n1 s\"b\" ktrue", "kif n1 kthen s\"a\" kfi c# end", "kSELECT s'it''s' kFROM c-- x", "n<a s\"x\" n> n1 n</a n>", "non ktrue c# y",
+    "ncolor s\"x\"", "",
+  ]);
 });
 
 onPage("a tool call grows under its name, and its row becomes the entry's", {}, async ({ page }) => {

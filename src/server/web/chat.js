@@ -12,6 +12,7 @@
  */
 
 import { ApprovalCard } from "./approvals.js";
+import { CodeColours } from "./code-colours.js";
 import { CompactionRow, compactionLine, heldLine } from "./compaction.js";
 import { byId, dayOf, el, pulse } from "./dom.js";
 import { messageEditor } from "./edit.js";
@@ -54,6 +55,7 @@ export class ChatView {
     this.jump.append(this.jumpText);
     this.welcome = byId("welcome", HTMLElement);
     this.stretch = new Stretch();
+    this.colours = new CodeColours(this.log);
     this.follow = new Follow(this.scroller, byId("column", HTMLElement), {
       isEnd: () => this.drawn.to === this.entries.length,
       onChange: () => (this.jump.hidden = this.follow.on),
@@ -224,6 +226,7 @@ export class ChatView {
       put(row);
     });
     this.renderCalls(this.app.snapshot);
+    this.colours.look();
     selected?.();
   }
 
