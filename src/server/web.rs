@@ -50,7 +50,7 @@ files! {
     "queue.js" "report.js" "request-view.js" "request.css" "request.js" "row-tools.js" "search-dialog.js" "search.css"
     "searching.js" "sending.js" "sessions.js" "settings-dialog.js" "snapshot.js" "strategies.js" "strategy-settings.js"
     "strategy-view.js" "stretch.js" "theme.js" "timeline-dialog.js" "timeline.js" "toasts.js" "tokens.css" "tool-calls.js" "tools-dialog.js" "tools.css"
-    "transform.js" "tree-rows.js" "tree-source.js" "tree-view.js" "tree.css" "tree.js" "visible.js"
+    "transform.js" "tree-rows.js" "tree-source.js" "tree-view.js" "tree.css" "tree.js" "visible.js" "wire-log.js" "wire-view.js"
 }
 
 /// The style sheets, in the order in which they apply.

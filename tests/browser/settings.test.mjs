@@ -125,11 +125,39 @@ onPage("a message has one Tab stop, its menu; the keyboard edits the last messag
   assert.equal(await page.locator("#log > li").nth(4).getAttribute("class"), "day");
 });
 
-onPage("the context over the chat: a plot with compactions, chosen by keys and by dragging, and what the model saw", { windowTokens: 2500, viewport: SCREENS.phone }, async ({ page, server }) => {
+onPage("the context over the chat: a plot with compactions, chosen by keys and by dragging, and what the model saw; the frames for developers", { windowTokens: 2500, viewport: SCREENS.phone }, async ({ page, server }) => {
   for (const [index, text] of ["big one", "two", "big three", "four"].entries()) {
     await say(page, text);
     await settled(page, index + 1);
   }
+  // The developers' drawer: the frames of this chat, filtered, as code.
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  await say(page, "/frames");
+  await page.waitForSelector(".frames li:has-text('get_context_info'), .frames li:has-text('user_input')");
+  const types = () => page.locator(".frames code").allInnerTexts();
+  assert.deepEqual((await types()).filter((type) => ["item_delta", "hello", "list_sessions", "sessions"].includes(type)), []);
+  await page.fill(".wire input[type=search]", "big three");
+  await page.waitForFunction(() => document.querySelector(".frames code")?.textContent === "user_input");
+  assert.deepEqual((await types()).slice(0, 2), ["user_input", "entry_appended"]);
+  const [world] = server.worlds.values();
+  await page.locator(".frames summary").first().click();
+  for (const [label, expected] of [
+    ["Copy as TypeScript", `const reply = await client.request("user_input", {\n  "input": "big three"\n}, { session: "${world.sessionId}" });`],
+    ["Copy as wscat", `"sessionId":"${world.sessionId}","type":"user_input","payload":{"input":"big three"}}\n`],
+  ]) {
+    await page.click(`.frames button:has-text('${label}')`);
+    await page.waitForSelector(".frames button:has-text('Copied')");
+    const copied = await page.evaluate(() => navigator.clipboard.readText());
+    assert.ok(copied.includes(expected), copied);
+  }
+  assert.deepEqual(await faultsOf(page), []);
+  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth > innerWidth), false);
+  await page.fill(".wire input[type=search]", "");
+  await page.check(".wire .check:has-text('Deltas') input");
+  await page.waitForSelector(".frames code:has-text('item_delta')");
+  assert.ok((await types()).length <= 100);
+  await page.click("[aria-label='Close the frames']");
+  assert.equal(await page.locator(".wire").isVisible(), false);
   await say(page, "/history");
   await page.waitForSelector(".chart");
   const chosen = () => page.innerText(".timeline dd").then((text) => text.split(",")[0]);

@@ -27,6 +27,7 @@ import { CLIENT_NAME } from "./presence.js";
 import { Sending } from "./sending.js";
 import { isHeldUp } from "./snapshot.js";
 import { SessionTree } from "./tree.js";
+import { LoggedSocket } from "./wire-log.js";
 
 /** The close code that means a connection needs a token. */
 const UNAUTHENTICATED = 4401;
@@ -61,7 +62,7 @@ export class App {
     this.modelsOf = null;
     /** @type {Set<() => void>} callbacks that run on every change of the displayed state */
     this.watchers = new Set();
-    this.client = connect(new URL("ws", location.href), { ticket, client: { name: CLIENT_NAME, version: "1" } });
+    this.client = connect(new URL("ws", location.href), { ticket, client: { name: CLIENT_NAME, version: "1" }, WebSocket: LoggedSocket });
     this.approvals = new Approving(this);
     this.context = new Context(this);
     this.moves = new Moves({ app: this, onContent: listeners.onContent });

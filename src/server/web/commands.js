@@ -25,6 +25,7 @@ export const COMMANDS = [
   { name: "model", usage: "/model [NAME]", does: "choose the model, and see which there are" },
   { name: "settings", usage: "/settings", does: "model, instructions, temperature, length of answers" },
   { name: "strategy", usage: "/strategy NAME", does: "choose the compaction strategy; manual: only when you ask" },
+  { name: "frames", usage: "/frames", does: "show the live frames of this chat, for developers" },
   { name: "help", usage: "/help", does: "list commands and keys" },
 ];
 

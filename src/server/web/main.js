@@ -61,6 +61,8 @@ const chat = new ChatView(app, {
 const tree = new TreeView(app, { onChoose: (entryId) => void branching.goTo(entryId), onShow: () => request?.close() });
 /** @type {import("./request-view.js").RequestView | null} the panel of the next request, once it was opened */
 let request = null;
+/** @type {import("./wire-view.js").WireView | null} the developers' drawer, once it was opened */
+let wire = null;
 const gauge = new GaugeView(app, {
   onRequest: () => void openRequest(),
   onCompact: () => void openCompact(),
@@ -114,6 +116,7 @@ function render() {
   chat.render();
   tree.render();
   request?.render();
+  wire?.render();
   if (app.status.phase === "open") asked = false;
   if (app.asksForToken && !asked) void login();
 }
@@ -150,6 +153,7 @@ async function run(name, rest) {
   const leaf = app.snapshot && app.snapshot.leafId !== "root" ? app.snapshot.leafId : null;
   switch (name) {
     case "context": gauge.show(); break;
+    case "frames": void openWire(); break;
     case "request": void openRequest(); break;
     case "history": void openTimeline(); break;
     case "tools": void openTools(); break;
@@ -263,6 +267,7 @@ function openChatMenu() {
     { icon: "edit", label: "Rename…", run: () => void rename(snapshot.sessionId, snapshot.name) },
     { icon: "clock", label: "Context over the chat…", run: () => void openTimeline() },
     { icon: "export", label: "Export…", run: () => void openExport() },
+    { icon: "code", label: "Frames, for developers", run: () => void openWire() },
     { icon: "print", label: "Print…", run: () => void printChat() },
   ];
   toggleMenu(chatMenu, "Actions for this chat", [
@@ -277,6 +282,17 @@ async function openRequest(past) {
   const part = await app.part(async () => await import("./request-view.js"));
   if (part) request ??= new part.RequestView(app, { onShow: () => tree.close(), onClose: () => gauge.button.focus() });
   request?.show(past);
+}
+
+/** Shows the live frames of the chat. */
+async function openWire() {
+  const part = await app.part(async () => await import("./wire-view.js"));
+  if (!part) return;
+  if (!wire) {
+    wire = new part.WireView(app, () => composer.focus());
+    byId("page", HTMLElement).append(wire.node);
+  }
+  wire.show();
 }
 
 /** Shows the context over the chat. */
