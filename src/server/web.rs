@@ -217,8 +217,8 @@ mod tests {
     use crate::core::compaction::{factory::Strategies, strategies::truncate::Truncate, strategy::Options};
     use std::io::Read as _;
 
-    /// Files that are not bundled: the page itself, and types for the compiler that checks the page.
-    const OTHERS: &[&str] = &["index.html", "client.d.ts"];
+    /// Files that are not bundled: the page itself, its README, and types for the compiler that checks the page.
+    const OTHERS: &[&str] = &["README.md", "index.html", "client.d.ts"];
 
     /// The first assets; the main script names the others.
     const NAMED_BY_PAGE: usize = 4;
