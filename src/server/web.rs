@@ -1,7 +1,7 @@
 //! The web page, embedded in the binary. It loads nothing from other addresses.
 //!
-//! Its many files are bundled when the page is first requested: a script, the scripts of rarely used parts that it loads
-//! lazily, a style sheet, the script that runs before the page is drawn, and the icon.
+//! Its many files are bundled when the page is first requested: a script, the scripts of rarely used parts that it
+//! loads lazily, a style sheet, the script that runs before the page is drawn, and the icon.
 //!
 //! Invariants:
 //! - An asset's name contains the hash of its content, so a browser caches it without ever revalidating it.
@@ -41,16 +41,19 @@ macro_rules! files {
 }
 
 files! {
-    "app.js" "approvals.js" "approving.js" "attached.js" "attachments.js" "became.js" "branching.js" "cache.js" "chart.js" "chat.css" "chat.js" "client.js" "code-colours.js" "command-menu.js" "commands.js"
-    "compact-dialog.js" "compaction.js" "composer.js" "context.css" "context.js" "credentials.js" "dialogs.js"
-    "difference-view.js" "difference.js" "dom.js" "drafts.js" "edit.js" "endings.js" "errors.js" "export-dialog.js" "export.js" "files.js" "follow.js" "found-words.js"
-    "frames.js" "gauge.js" "highlight.js" "icon.svg" "layout.css" "lines.js" "long-text.js" "main.js" "markdown-blocks.js"
-    "markdown-entities.js" "markdown-inline.js" "markdown.js" "menu.js" "message.js" "model-dialog.js" "models.js" "moves.js" "notices.js"
-    "offered-strategies.js" "open-session.js" "panels.css" "patch.js" "pins-view.js" "presence-view.js" "presence.js" "print.css"
-    "queue.js" "report.js" "request-view.js" "request.css" "request.js" "row-tools.js" "search-dialog.js" "search.css"
-    "searching.js" "sending.js" "sessions.js" "settings-dialog.js" "snapshot.js" "strategies.js" "strategy-settings.js"
-    "strategy-view.js" "stretch.js" "theme.js" "timeline-dialog.js" "timeline.js" "toasts.js" "tokens.css" "tool-calls.js" "tools-dialog.js" "tools.css"
-    "transform.js" "tree-rows.js" "tree-source.js" "tree-view.js" "tree.css" "tree.js" "visible.js" "wire-log.js" "wire-view.js"
+    "app.js" "approvals.js" "approving.js" "attached.js" "attachments.js" "became.js" "branching.js" "cache.js"
+    "chart.js" "chat.css" "chat.js" "client.js" "code-colours.js" "command-menu.js" "commands.js" "compact-dialog.js"
+    "compaction.js" "composer.js" "context.css" "context.js" "credentials.js" "dialogs.js" "difference-view.js"
+    "difference.js" "dom.js" "drafts.js" "edit.js" "endings.js" "errors.js" "export-dialog.js" "export.js" "files.js"
+    "follow.js" "found-words.js" "frames.js" "gauge.js" "highlight.js" "icon.svg" "layout.css" "lines.js" "long-text.js"
+    "main.js" "markdown-blocks.js" "markdown-entities.js" "markdown-inline.js" "markdown.js" "menu.js" "message.js"
+    "model-dialog.js" "models.js" "moves.js" "notices.js" "offered-strategies.js" "open-session.js" "panels.css"
+    "patch.js" "pins-view.js" "presence-view.js" "presence.js" "print.css" "queue.js" "report.js" "request-view.js"
+    "request.css" "request.js" "row-tools.js" "search-dialog.js" "search.css" "searching.js" "sending.js" "sessions.js"
+    "settings-dialog.js" "snapshot.js" "strategies.js" "strategy-settings.js" "strategy-view.js" "stretch.js" "theme.js"
+    "timeline-dialog.js" "timeline.js" "toasts.js" "tokens.css" "tool-calls.js" "tools-dialog.js" "tools.css"
+    "transform.js" "tree-rows.js" "tree-source.js" "tree-view.js" "tree.css" "tree.js" "visible.js" "wire-log.js"
+    "wire-view.js"
 }
 
 /// The style sheets, in the order in which they apply.

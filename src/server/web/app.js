@@ -41,7 +41,7 @@ export class App {
    * @param {() => void} listeners.onChange
    * @param {(notice: Notice) => void} listeners.onNotice
    * @param {(text: string) => void} listeners.onAnnounce text for a screen reader to announce
-   * @param {(content: import("reseed-protocol").Part[]) => void} listeners.onContent a message to put back into the field
+   * @param {(content: import("reseed-protocol").Part[]) => void} listeners.onContent a message to put back
    * @param {(sessionId: string | null) => void} listeners.onShow called when another session is displayed; null: one
    * that will be created with its first input
    * @param {(sessionId: string) => void} listeners.onMade called when the first input has created its session, which is

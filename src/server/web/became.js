@@ -1,6 +1,6 @@
 /**
- * What became of each message in a compaction: kept word for word, quoted, shortened, or part of the summary. Each is a link to
- * the message, which stays in the chat in any case.
+ * What became of each message in a compaction: kept word for word, quoted, shortened, or part of the summary. Each is a
+ * link to the message, which stays in the chat in any case.
  *
  * @typedef {import("reseed-protocol").Entry} Entry
  * @typedef {import("./compaction.js").CompactionEntry} CompactionEntry

@@ -1,6 +1,6 @@
 /**
- * Moves in the tree as a person wants them: asks how to go to a message, what must stop for it, and which name or model it
- * gets. `moves.js` does the moving.
+ * Moves in the tree as a person wants them: asks how to go to a message, what must stop for it, and which name or model
+ * it gets. `moves.js` does the moving.
  */
 
 import { NAME_CHARS_MAX, askToGo, confirm, prompt } from "./dialogs.js";

@@ -1,6 +1,6 @@
 /**
- * A small chart in SVG: stacked areas over numbered points, with limits, marks and a cursor. The page's style sheet gives
- * each kind its colour.
+ * A small chart in SVG: stacked areas over numbered points, with limits, marks and a cursor. The page's style sheet
+ * gives each kind its colour.
  *
  * @typedef {object} Area
  * @property {string} kind names its colour

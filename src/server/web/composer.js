@@ -20,8 +20,8 @@ export class ComposerView {
   /**
    * @param {import("./app.js").App} app
    * @param {object} listeners
-   * @param {(content: Part[], whenBusy?: "steer") => Promise<boolean>} listeners.onSubmit returns false if the message was
-   * not accepted; it is then put back
+   * @param {(content: Part[], whenBusy?: "steer") => Promise<boolean>} listeners.onSubmit returns false if the message
+   * was not accepted; it is then put back
    * @param {() => void} listeners.onEditLast
    */
   constructor(app, { onSubmit, onEditLast }) {
@@ -45,7 +45,7 @@ export class ComposerView {
     this.drafts = new Drafts();
     this.draftOf = "";
     this.storing = 0;
-    /** @type {Set<{ session: string }>} messages in flight, with the session that gets each one back if it is refused */
+    /** @type {Set<{ session: string }>} messages in flight, with the session that gets each back if it is refused */
     this.sending = new Set();
 
     this.form.addEventListener("submit", (event) => {

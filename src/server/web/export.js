@@ -1,5 +1,6 @@
 /**
- * Writes a chat as a file: a branch or all branches, as Markdown to read or as JSON with every entry as the server has it.
+ * Writes a chat as a file: a branch or all branches, as Markdown to read or as JSON with every entry as the server has
+ * it.
  *
  * @typedef {import("reseed-protocol").Entry} Entry
  * @typedef {import("reseed-protocol").Part} Part

@@ -1,6 +1,6 @@
 /**
- * Finds the tokens of code in common languages: comments, strings, numbers, keywords and names of fields. It knows words and
- * brackets, not grammars, and what it does not know stays plain. Pure, except for `paint`.
+ * Finds the tokens of code in common languages: comments, strings, numbers, keywords and names of fields. It knows
+ * words and brackets, not grammars, and what it does not know stays plain. Pure, except for `paint`.
  *
  * @typedef {"comment" | "string" | "number" | "keyword" | "name"} Kind
  * @typedef {{ kind: Kind, from: number, to: number }} Token

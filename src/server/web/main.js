@@ -277,7 +277,7 @@ function openChatMenu() {
   ]);
 }
 
-/** @param {Parameters<import("./request-view.js").RequestView["show"]>[0]} [past] a past request; absent: the next one */
+/** @param {import("./request-view.js").Past | null} [past] a past request; absent: the next one */
 async function openRequest(past) {
   const part = await app.part(async () => await import("./request-view.js"));
   if (part) request ??= new part.RequestView(app, { onShow: () => tree.close(), onClose: () => gauge.button.focus() });

@@ -2,7 +2,8 @@
  * Moves in the open session's tree and edits its queue.
  *
  * Invariants:
- * - a session only moves while it is idle: whatever runs is stopped first, and queued inputs come back to the message field;
+ * - a session only moves while it is idle: whatever runs is stopped first, and queued inputs come back to the message
+ *   field;
  * - none of the user's own words are lost: what could not be sent is handed to `onContent`.
  *
  * @typedef {import("reseed-protocol").Part} Part
@@ -121,8 +122,8 @@ export class Moves {
   }
 
   /**
-   * Asks the question of an answer again. The new answer is another version of it; what followed the old one stays on its
-   * own branch.
+   * Asks the question of an answer again. The new answer is another version of it; what followed the old one stays on
+   * its own branch.
    * @param {string} answerId
    * @param {string} [model] the model of the chat from here on; absent: as it is
    */
@@ -150,7 +151,7 @@ export class Moves {
     for (let page = 0; page < QUESTION_PAGES_MAX; page += 1) {
       const { entries = [], more = false } = session.snapshot?.path ?? {};
       const at = entries.findIndex((entry) => entry.entryId === answerId);
-      const question = entries.findLast((entry, index) => index < at && ((entry.type === "message" && entry.role === "user") || entry.type === "custom_message"));
+      const question = entries.findLast((entry, index) => index < at && entry.type === "message" && entry.role === "user");
       if (question) return question.entryId;
       if (!more || !(await app.quietly(session.loadOlder(QUESTION_ENTRIES)))) break;
     }

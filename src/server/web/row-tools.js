@@ -1,6 +1,6 @@
 /**
- * The line below a message: its time, which of its alternatives it is, and the menu of its actions. The menu's button is
- * its only Tab stop.
+ * The line below a message: its time, which of its alternatives it is, and the menu of its actions. The menu's button
+ * is its only Tab stop.
  *
  * @typedef {import("./app.js").App} App
  * @typedef {import("./message.js").MessageEntry} MessageEntry

@@ -1,6 +1,6 @@
 /**
- * The drawn stretch of a chat. A long chat would fill the page with elements, so only some of its entries have a row at a
- * time: `ROWS_MAX` in an ordinary window. The stretch moves as the reader nears its ends. Pure.
+ * The drawn stretch of a chat. A long chat would fill the page with elements, so only some of its entries have a row at
+ * a time: `ROWS_MAX` in an ordinary window. The stretch moves as the reader nears its ends. Pure.
  *
  * @typedef {import("reseed-protocol").Entry} Entry
  */

@@ -3,8 +3,8 @@
  * model saw then can be looked at.
  *
  * The protocol has no command for a past request. A copy of the chat that ends before the answer shows it: the entries
- * before it are the same, and the copy is in the server's memory only. Instructions, tools and options are those of now, so
- * the count is compared with the one that was taken before the request was sent.
+ * before it are the same, and the copy is in the server's memory only. Instructions, tools and options are those of
+ * now, so the count is compared with the one that was taken before the request was sent.
  *
  * @typedef {import("./timeline.js").Request} Request
  * @typedef {import("reseed-protocol").Context} Context

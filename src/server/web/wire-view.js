@@ -1,5 +1,6 @@
 /**
- * The developers' drawer: the live frames of the displayed chat, filtered, each to be copied as TypeScript or for wscat.
+ * The developers' drawer: the live frames of the displayed chat, filtered, each to be copied as TypeScript or for
+ * wscat.
  *
  * @typedef {import("./wire-log.js").Logged} Logged
  * @typedef {{ re?: string, id?: string, sessionId?: string, seq?: number, type: string, payload?: Record<string, unknown> }} Frame
