@@ -3,7 +3,12 @@
  * wscat.
  *
  * @typedef {import("./wire-log.js").Logged} Logged
- * @typedef {{ re?: string, id?: string, sessionId?: string, seq?: number, type: string, payload?: Record<string, unknown> }} Frame
+ * @typedef {object} Frame
+ * @property {string} type
+ * @property {string} [re] the command that it replies to
+ * @property {string} [sessionId]
+ * @property {number} [seq]
+ * @property {Record<string, unknown>} [payload]
  */
 
 import { el, iconButton, number } from "./dom.js";
