@@ -45,10 +45,10 @@ export class RowTools {
     this.button = iconButton("more", this.label, () => toggleMenu(this.button, this.label, this.items()));
     this.button.setAttribute("aria-haspopup", "menu");
     this.button.setAttribute("aria-expanded", "false");
+    const time = el("time", { class: "when", datetime: entry.timestamp, title: new Date(entry.timestamp).toLocaleString() }, timeOf(entry.timestamp));
+    // The time comes after what is always shown: it takes room while it is hidden.
     this.node = el("footer", { class: whole ? "tools-row" : "tools-row slim" },
-      this.siblings, this.pinned, this.name,
-      el("time", { class: "when", datetime: entry.timestamp, title: new Date(entry.timestamp).toLocaleString() }, timeOf(entry.timestamp)), this.facts,
-      el("span", { class: "row-actions" }, this.button));
+      this.siblings, this.pinned, this.name, this.facts, time, el("span", { class: "row-actions" }, this.button));
   }
 
   render() {
