@@ -76,8 +76,8 @@ export interface HookRun {
 export type HookOutcome = "unchanged" | "changed" | "skipped" | "failed";
 
 /**
- * A provider's comparison of a request with the previous answered one. It is about what was sent, not about whether
- * the cache still had it.
+ * A provider's comparison of a request with the previous answered one. It is about what was sent, and not about
+ * whether the cache still had it.
  */
 export interface ProviderVerdict {
   /** The outcome. */
