@@ -393,7 +393,7 @@ impl<'a> Writer<'a> {
             state: Some(state.into()),
             ..Head::default()
         };
-        self.store.append(&self.lease, self.next_seq, Append { records, marks, head }).await?;
+        self.store.append(&self.lease, self.next_seq, Append { records, marks, usage: Vec::new(), head }).await?;
         self.next_seq += count;
         Ok(())
     }

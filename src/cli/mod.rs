@@ -1,5 +1,5 @@
 //! The command line: `serve` (the default), `chat`, `check`, `health`, `sessions`, `inspect`, `import`, `export`,
-//! `nodes`, `migrate`, `restored`, `vacuum`, `replay`.
+//! `usage`, `nodes`, `migrate`, `restored`, `vacuum`, `replay`.
 
 mod chat;
 mod check;
@@ -16,6 +16,7 @@ mod serve;
 mod sessions;
 mod terminal;
 mod tree;
+mod usage;
 mod vacuum;
 
 use crate::config::{self, Settings};
@@ -43,6 +44,9 @@ enum Command {
     Health,
     /// List the sessions in the database, newest first; also while a server uses it.
     Sessions(sessions::SessionsOptions),
+    /// Show what requests to models cost, by user, model, day or session, deleted sessions included; also while a
+    /// server uses the database.
+    Usage(usage::UsageOptions),
     /// List the servers that share the database (PostgreSQL). One that was killed stays listed for an hour, as silent.
     Nodes(nodes::NodesOptions),
     /// Show the tree of a session, or what its next request would send; also while a server uses its database.
@@ -106,6 +110,7 @@ pub fn run(cli: Cli) -> ExitCode {
             Command::Vacuum => vacuum::run(&Settings::load()?).await,
             Command::Health => health::run(&Settings::load()?).await,
             Command::Sessions(options) => sessions::run(&Settings::load()?, options).await,
+            Command::Usage(options) => usage::run(&Settings::load()?, options).await,
             Command::Replay(options) => replay::run(&Settings::load()?, options).await,
             Command::Inspect(options) => inspect::run(&Settings::load()?, options).await,
             // A client: it reads only where the server listens, and errors in other settings do not stop it.

@@ -328,6 +328,8 @@ settings! {
         /// On PostgreSQL, how long a read or a write waits while the database is away, as during its restart. After
         /// that, the sessions that were writing are closed, and opened again when their clients return.
         store_patience_secs: u64 = "10", rules::whole("seconds", 1..=300);
+        /// How long the account of requests to models is kept, also for deleted sessions; 0 to keep it indefinitely.
+        usage_retention_days: u32 = "400", rules::whole("days", 0..=36_500);
         fixed {
             /// Accepts a PostgreSQL server that may lose acknowledged data (`fsync = off` or `full_page_writes = off`).
             /// For tests only.

@@ -6,6 +6,7 @@
 //! - [`text`]: cleaning, masking, escaping and clipping of texts, and the files that tool calls name
 //! - [`agent_loop`]: one total function from inputs to effects
 //! - [`fingerprint`], [`usage`]: a stable hash, and sums of usage
+//! - [`usage_row`]: the operator's account of a request
 //! - [`tool`], [`approval`]: tools, and which of their calls a person must allow
 //! - [`hook`]: hook specifications and faults
 //! - [`model`]: the types that the agent loop and the providers exchange
@@ -30,3 +31,4 @@ pub mod session;
 pub mod text;
 pub mod tool;
 pub mod usage;
+pub mod usage_row;

@@ -179,7 +179,7 @@ pub struct ModelFault {
     pub origin: Box<FaultOrigin>,
 }
 
-/// Identifies a fault at the provider. Contains numbers and names, never the provider's text.
+/// Identifies a fault at the provider, and what it cost. Contains numbers and names, never the provider's text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FaultOrigin {
     /// The HTTP status of the response, if there was one.
@@ -188,6 +188,8 @@ pub struct FaultOrigin {
     pub error_type: Option<String>,
     /// The upstream's request id.
     pub request_id: Option<String>,
+    /// The usage that the provider reported, if it did: an answer without text is billed too.
+    pub usage: Option<ReportedUsage>,
 }
 
 impl ModelFault {
@@ -198,6 +200,7 @@ impl ModelFault {
         own.http_status = own.http_status.or(origin.http_status);
         own.error_type = own.error_type.take().or(origin.error_type);
         own.request_id = own.request_id.take().or(origin.request_id);
+        own.usage = own.usage.or(origin.usage);
         self
     }
 

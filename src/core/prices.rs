@@ -59,6 +59,12 @@ impl Price {
 }
 
 impl Price {
+    /// Returns the cost of these passes in billionths of a dollar, rounded once, half up.
+    pub(crate) fn nano_usd(self, passes: impl Iterator<Item = FurtherUsage>) -> u64 {
+        let pico = passes.fold(0_u128, |sum, pass| sum.saturating_add(self.pico(pass)));
+        u64::try_from(pico.saturating_add(PICO_PER_NANO / 2) / PICO_PER_NANO).unwrap_or(u64::MAX)
+    }
+
     /// Returns the cost of these tokens in picodollars.
     fn pico(self, pass: FurtherUsage) -> u128 {
         let of = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);
@@ -106,14 +112,18 @@ impl Prices {
         self.of.get(model).copied()
     }
 
+    /// Iterates over the models whose prices are known.
+    pub fn models(&self) -> impl Iterator<Item = &str> {
+        self.of.keys().map(String::as_str)
+    }
+
     /// Returns true if this model's price is known.
     #[must_use]
     pub fn knows(&self, model: &str) -> bool {
         self.of.contains_key(model)
     }
 
-    /// Returns the cost of a request to this model in billionths of a dollar, rounded once, half up. Returns `None` if
-    /// the price is unknown or the usage was not reported by the provider.
+    /// Returns the cost of a request to this model in billionths of a dollar. Returns `None` if the price is unknown or the usage was not reported by the provider.
     #[must_use]
     pub fn cost_nano_usd(&self, model: &str, usage: &Usage) -> Option<u64> {
         let price = self.of.get(model).filter(|_| usage.source == UsageSource::Reported)?;
@@ -124,9 +134,7 @@ impl Prices {
             cache_write_hour_tokens: usage.cache_write_hour_tokens.unwrap_or(0),
             output_tokens: usage.output_tokens,
         };
-        let passes = [Some(pass), usage.further].into_iter().flatten();
-        let pico = passes.fold(0_u128, |sum, pass| sum.saturating_add(price.pico(pass)));
-        Some(u64::try_from(pico.saturating_add(PICO_PER_NANO / 2) / PICO_PER_NANO).unwrap_or(u64::MAX))
+        Some(price.nano_usd([Some(pass), usage.further].into_iter().flatten()))
     }
 
     /// Returns the usage with its cost filled in.

@@ -5,7 +5,7 @@
 //! combinations, and a server sees few of them: a command starts with its success, the errors that any command
 //! can return, and those in its row of [`Command::TABLE`]. Others appear on first use.
 
-use super::{PREWARM, calls::OF_CLIENT, compaction::reasons, limits::Limit, word};
+use super::{OTHER, PREWARM, calls::OF_CLIENT, compaction::reasons, limits::Limit, word};
 use ::metrics::Label;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use reseed_protocol::{
@@ -55,7 +55,7 @@ const BREAKS: [&str; 11] = [
 ];
 
 /// What requests to the model are for.
-const PURPOSES: [&str; 3] = ["turn", "summary", PREWARM];
+pub(super) const PURPOSES: [&str; 3] = ["turn", "summary", PREWARM];
 
 /// The parts that a provider's verdict can name.
 const VERDICT_PARTS: [&str; 7] = ["none", "model", "tools", "system", "messages", "input", "options"];
@@ -291,19 +291,23 @@ metrics! {
         "Time from the start of a turn to the first piece of its answer.";
     TOKENS_TOTAL: Counter, "reseed_tokens_total" {
         purpose: PURPOSES,
+        model: [OTHER],
         kind: ["input", "cached", "cache_write", "cache_write_hour", "output", "reasoning"],
     },
         "Tokens reported by the model server, for turns and for summaries, failed ones, previews and branches \
         included. `cached` and `cache_write` are parts of `input`, `cache_write_hour` of `cache_write`, \
-        `reasoning` of `output`.";
+        `reasoning` of `output`. `model` is a model that the settings name, or `other`.";
     MODEL_REQUESTS_TOTAL: Counter, "reseed_model_requests_total" {
         purpose: PURPOSES,
         outcome: ["ok", "cancelled"].into_iter().chain(model_faults()),
     },
         "Requests to the model, by purpose; outcome is `ok`, `cancelled` or the error code.";
-    MODEL_COST_NANO_USD_TOTAL: Counter, "reseed_model_cost_nano_usd_total" { purpose: PURPOSES },
+    MODEL_COST_NANO_USD_TOTAL: Counter, "reseed_model_cost_nano_usd_total" { purpose: PURPOSES, model: [OTHER] },
         "Cost of answers in billionths of a US dollar, by purpose; only for models in MODEL_PRICES.";
-    MODEL_UNPRICED_REQUESTS_TOTAL: Counter, "reseed_model_unpriced_requests_total" { purpose: PURPOSES },
+    MODEL_UNPRICED_REQUESTS_TOTAL: Counter, "reseed_model_unpriced_requests_total" {
+        purpose: PURPOSES,
+        model: [OTHER],
+    },
         "Answered requests of unknown cost: the model has no price, or its server reported no usage.";
     PREFIX_TOKENS_TOTAL: Counter, "reseed_prefix_tokens_total" {},
         "Tokens that turn requests share as a prefix with their session's previous request, and that a provider \

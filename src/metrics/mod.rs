@@ -17,7 +17,10 @@ pub(crate) mod limits;
 
 pub(crate) use declared::*;
 
-use crate::core::model::{ModelRequest, Purpose, ReportedUsage};
+use crate::core::{
+    model::{ModelRequest, Purpose, ReportedUsage},
+    usage_row::UsageTokens,
+};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use reseed_protocol::{ErrorCode, receipt::Receipt, turn::TurnStatus};
 use serde::Serialize;
@@ -157,31 +160,65 @@ pub(crate) fn purpose_of(request: &ModelRequest) -> &'static str {
     }
 }
 
+/// Maximum number of models that have their own series. Settings rarely name more than ten.
+const MODELS_MAX: usize = 200;
+
+/// Returns a model's label: its name if the settings name it, so that clients cannot add any.
+pub(crate) fn model_label(model: &str, configured: &BTreeSet<&str>) -> &'static str {
+    if !configured.contains(model) {
+        return OTHER;
+    }
+    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = names.get(model) {
+        return known;
+    }
+    if names.len() >= MODELS_MAX {
+        return OTHER;
+    }
+    let label = interned(model, usize::MAX);
+    names.insert(label);
+    label
+}
+
+/// Creates the series of these models at zero.
+pub(crate) fn begin_models(configured: &BTreeSet<&str>) {
+    for model in configured.iter().map(|model| model_label(model, configured)) {
+        for purpose in PURPOSES {
+            for kind in TOKEN_KINDS {
+                TOKENS_TOTAL.add([purpose, model, kind], 0);
+            }
+            MODEL_COST_NANO_USD_TOTAL.add([purpose, model], 0);
+            MODEL_UNPRICED_REQUESTS_TOTAL.add([purpose, model], 0);
+        }
+    }
+}
+
 /// The label of requests that only fill the provider's cache.
 pub(crate) const PREWARM: &str = "prewarm";
 
-/// Records the end of a request to the model for this purpose. `usage` is the model server's report, if there is one.
-pub(crate) fn model_request_finished(label: &'static str, outcome: Outcome, usage: Option<ReportedUsage>) {
+/// Records the end of a request to the model for this purpose.
+pub(crate) fn model_request_finished(label: &'static str, outcome: Outcome) {
     MODEL_REQUESTS_TOTAL.add([label, outcome.label()], 1);
-    let Some(usage) = usage else { return };
-    let further = usage.further.unwrap_or_default();
-    for (kind, tokens) in [
-        ("input", usage.input_tokens + further.input_tokens),
-        ("cached", usage.cached_tokens.unwrap_or(0) + further.cached_tokens),
-        ("cache_write", usage.cache_write_tokens.unwrap_or(0) + further.cache_write_tokens),
-        ("cache_write_hour", usage.cache_write_hour_tokens.unwrap_or(0) + further.cache_write_hour_tokens),
-        ("output", usage.output_tokens + further.output_tokens),
-        ("reasoning", usage.reasoning_tokens.unwrap_or(0)),
-    ] {
-        TOKENS_TOTAL.add([label, kind], tokens);
+}
+
+/// The values of `kind` of the tokens' metric.
+const TOKEN_KINDS: [&str; 6] = ["input", "cached", "cache_write", "cache_write_hour", "output", "reasoning"];
+
+/// Records the tokens that a model server reported.
+pub(crate) fn model_tokens(label: &'static str, model: &'static str, usage: &ReportedUsage) {
+    let UsageTokens { input, cached, cache_write, cache_write_hour, output, reasoning } = UsageTokens::of(usage);
+    for (kind, tokens) in TOKEN_KINDS.into_iter().zip([input, cached, cache_write, cache_write_hour, output, reasoning])
+    {
+        TOKENS_TOTAL.add([label, model, kind], tokens);
     }
 }
 
 /// Records the cost of an answer in billionths of a US dollar, or that it is unknown.
-pub(crate) fn model_answer_paid(label: &'static str, cost_nano_usd: Option<u64>) {
+pub(crate) fn model_answer_paid(label: &'static str, model: &'static str, cost_nano_usd: Option<u64>) {
     match cost_nano_usd {
-        Some(cost) => MODEL_COST_NANO_USD_TOTAL.add([label], cost),
-        None => MODEL_UNPRICED_REQUESTS_TOTAL.add([label], 1),
+        Some(cost) => MODEL_COST_NANO_USD_TOTAL.add([label, model], cost),
+        None => MODEL_UNPRICED_REQUESTS_TOTAL.add([label, model], 1),
     }
 }
 

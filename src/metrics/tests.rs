@@ -36,11 +36,13 @@ pub(super) fn record_all() {
     COMMANDS_TOTAL.add(["user_input", Outcome::Error(ErrorCode::QueueFull).label()], 1);
     turn_finished(TurnStatus::Completed, Duration::from_millis(70));
     let usage = ReportedUsage { input_tokens: 9, output_tokens: 3, reasoning_tokens: Some(1), ..Default::default() };
-    model_request_finished("turn", Outcome::Ok, Some(usage));
-    model_request_finished("summary", Outcome::Cancelled, None);
-    model_answer_paid("turn", Some(1_500));
-    model_answer_paid("summary", None);
-    model_request_finished(PREWARM, Outcome::Ok, Some(usage));
+    model_request_finished("turn", Outcome::Ok);
+    model_tokens("turn", OTHER, &usage);
+    model_request_finished("summary", Outcome::Cancelled);
+    model_answer_paid("turn", OTHER, Some(1_500));
+    model_answer_paid("summary", OTHER, None);
+    model_request_finished(PREWARM, Outcome::Ok);
+    model_tokens(PREWARM, OTHER, &usage);
     PREWARM_SAVED_NANO_USD_TOTAL.add([], 7);
     let part = "system:base".to_owned();
     let broke = PrefixBreak { part, reason: BreakReason::CompactionUndone, detail: None, lost_tokens: 40 };
@@ -65,6 +67,15 @@ pub(super) fn record_all() {
 }
 
 #[test]
+fn a_model_has_a_label_only_if_the_settings_name_it() {
+    let configured = BTreeSet::from(["m-large", "m-small"]);
+    let labels = ["m-large", "m-small", "a user's", ""].map(|model| model_label(model, &configured));
+    assert_eq!(labels, ["m-large", "m-small", OTHER, OTHER]);
+    let text = rendered(|| begin_models(&configured));
+    assert!(text.contains(r#"reseed_model_cost_nano_usd_total{purpose="summary",model="m-small"} 0"#), "{text}");
+}
+
+#[test]
 fn what_is_recorded_is_rendered_under_its_labels() {
     let text = rendered(record_all);
     for line in [
@@ -83,11 +94,11 @@ fn what_is_recorded_is_rendered_under_its_labels() {
         r#"reseed_turns_total{status="completed"} 1"#,
         r#"reseed_turn_duration_seconds_bucket{le="0.05"} 0"#,
         r#"reseed_turn_duration_seconds_bucket{le="0.1"} 1"#,
-        r#"reseed_tokens_total{purpose="turn",kind="input"} 9"#,
-        r#"reseed_tokens_total{purpose="turn",kind="reasoning"} 1"#,
+        r#"reseed_tokens_total{purpose="turn",model="other",kind="input"} 9"#,
+        r#"reseed_tokens_total{purpose="turn",model="other",kind="reasoning"} 1"#,
         r#"reseed_model_requests_total{purpose="summary",outcome="cancelled"} 1"#,
-        r#"reseed_model_cost_nano_usd_total{purpose="turn"} 1500"#,
-        r#"reseed_model_unpriced_requests_total{purpose="summary"} 1"#,
+        r#"reseed_model_cost_nano_usd_total{purpose="turn",model="other"} 1500"#,
+        r#"reseed_model_unpriced_requests_total{purpose="summary",model="other"} 1"#,
         "reseed_prefix_tokens_total 160",
         r#"reseed_prefix_breaks_total{reason="compaction_undone"} 1"#,
         r#"reseed_prefix_tokens_lost_total{reason="compaction_undone"} 40"#,

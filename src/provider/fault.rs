@@ -85,7 +85,8 @@ pub(crate) fn classify(status: Option<u16>, headers: &HeaderMap, now: Timestamp,
         serde_json::Value::String(text) => name(text),
         other => other.as_u64().map(|number| number.to_string()),
     });
-    let origin = Box::new(FaultOrigin { http_status: status, error_type, request_id: request_id(headers) });
+    let origin =
+        Box::new(FaultOrigin { http_status: status, error_type, request_id: request_id(headers), usage: None });
     let retry_after_ms = retry_after_ms(headers, now).or(error.wait_ms);
     ModelFault { overflow: hint, refusal, retry_after_ms, origin, ..fault(code, &note) }
 }

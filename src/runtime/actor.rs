@@ -34,7 +34,9 @@ use crate::{
     core::{
         agent_loop::{AgentLoop, Append, CallHook, Deployment, Effect, Input, Mark, Seed},
         hook::HookPlace,
+        model::ModelRequest,
         tool::ToolPlace,
+        usage_row::UsagePurpose,
     },
     metrics,
     store::{Error as StoreError, Head, Lease},
@@ -216,6 +218,8 @@ impl Actor {
         if let Some(reason) = ended {
             self.feed.close(reason);
         }
+        // What it has spent is written by the release.
+        self.prewarm = None;
         self.effects.release().await;
         drop(counted);
         tracing::debug!(session = %self.id, "session left memory");
@@ -346,6 +350,7 @@ impl Actor {
         let effects = handled(agent, now, input);
         self.carry_out(effects, reply_to).await?;
         self.keep_warm();
+        self.effects.write_spent().await.map_err(End::Close)?;
         self.update_list();
         Ok(())
     }
@@ -359,7 +364,11 @@ impl Actor {
         let state = &agent.session().state;
         let prewarm = self.prewarm.get_or_insert_with(|| Box::new(Prewarm::new(state.compactions)));
         match agent.is_idle() {
-            true if self.feed.readers() > 0 => prewarm.idle(agent, &self.shared, &self.row.owner()),
+            true if self.feed.readers() > 0 => {
+                let model = &mut self.effects.model;
+                let meter = |request: &ModelRequest| model.meter(request, UsagePurpose::Prewarm);
+                prewarm.idle(agent, &self.shared, &self.row.owner(), meter);
+            }
             true => prewarm.rest(),
             false => prewarm.busy(state.turn.is_some()),
         }

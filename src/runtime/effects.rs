@@ -184,8 +184,10 @@ impl Effects {
             self.copy.calibrate(known);
         }
         let head = Head { state: self.copy.take_due(&events), ..self.head.clone() };
-        let step = store::Append { records, marks: stored_marks, head };
+        let usage = self.model.spent.take();
+        let step = store::Append { records, marks: stored_marks, usage: usage.clone(), head };
         if let Err(error) = self.shared.store.append(&self.lease, first_seq, step).await {
+            self.model.spent.put_back(usage);
             return Err(self.append_failed(&error));
         }
         self.changed = true;
@@ -194,6 +196,29 @@ impl Effects {
         }
         if !bodies.is_empty() {
             self.feed.publish(self.copy.state().seq, &bodies, ends.as_ref());
+        }
+        Ok(())
+    }
+
+    /// Writes what requests cost that ended without an event, such as those for a preview.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    pub(super) async fn write_spent(&mut self) -> Result<(), SubscriptionEnd> {
+        let usage = self.model.spent.take();
+        if usage.is_empty() {
+            return Ok(());
+        }
+        let step = store::Append {
+            records: Vec::new(),
+            marks: Vec::new(),
+            usage: usage.clone(),
+            head: Head { state: None, ..self.head.clone() },
+        };
+        let next_seq = self.copy.state().seq + 1;
+        if let Err(error) = self.shared.store.append(&self.lease, next_seq, step).await {
+            self.model.spent.put_back(usage);
+            return Err(self.append_failed(&error));
         }
         Ok(())
     }
@@ -296,6 +321,14 @@ impl Effects {
         self.model.cancel_all();
         self.hooks.cancel_all();
         self.tools.cancel_all();
+        // The session may be another server's by now, but what this one has spent is spent. A row that was written
+        // already is not counted twice.
+        let (usage, session) = (self.model.spent.take(), &self.lease.session);
+        if !usage.is_empty()
+            && let Err(error) = self.shared.store.add_usage(usage).await
+        {
+            tracing::error!(%session, %error, "the usage of the session's last requests is not recorded");
+        }
         if let Err(error) = self.shared.store.release(&self.lease).await {
             tracing::warn!(session = %self.lease.session, %error, "release lease");
         }

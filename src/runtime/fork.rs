@@ -224,7 +224,7 @@ impl Registry {
     async fn finish(&self, owner: &str, lease: &Lease, next_seq: u64, head: Head) -> Result<(), Error> {
         let now = self.now();
         let head = Head { created_at: now, updated_at: now, ..head };
-        let append = Append { records: Vec::new(), marks: Vec::new(), head: head.clone() };
+        let append = Append { records: Vec::new(), marks: Vec::new(), usage: Vec::new(), head: head.clone() };
         self.store().append(lease, next_seq, append).await?;
         // The next client may open it on any node.
         self.store().release(lease).await?;

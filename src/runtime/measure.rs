@@ -6,9 +6,9 @@
 
 use crate::{
     core::{
+        agent_loop::Deployment,
         context::verdict,
         model::{Answer, ModelFault, ModelRequest},
-        prices::Prices,
         tool::ToolPlace,
     },
     metrics::{
@@ -373,19 +373,25 @@ fn steps(failed: &[FailedRung]) -> String {
 /// Records a request that ended without an outcome, because it was cancelled or its task panicked.
 pub(super) fn model_left(purpose: &'static str, panicked: bool) {
     let outcome = if panicked { Outcome::Error(ErrorCode::Internal) } else { Outcome::Cancelled };
-    metrics::model_request_finished(purpose, outcome, None);
+    metrics::model_request_finished(purpose, outcome);
 }
 
-pub(super) fn model_answered(asked: &ModelRequest, prices: &Prices, outcome: &Result<Answer, ModelFault>) {
+pub(super) fn model_answered(asked: &ModelRequest, deployment: &Deployment, outcome: &Result<Answer, ModelFault>) {
     let purpose = metrics::purpose_of(asked);
-    match outcome {
-        Ok(answer) => {
-            metrics::model_request_finished(purpose, Outcome::Ok, answer.usage);
-            let usage = answer.usage.map(|reported| reported.usage(UsageSource::Reported));
-            let cost = usage.and_then(|usage| prices.cost_nano_usd(&asked.model, &usage));
-            metrics::model_answer_paid(purpose, cost);
-        }
-        Err(fault) => metrics::model_request_finished(purpose, Outcome::Error(fault.code), None),
+    let (counted, reported) = match outcome {
+        Ok(answer) => (Outcome::Ok, answer.usage),
+        Err(fault) => (Outcome::Error(fault.code), fault.origin.usage),
+    };
+    metrics::model_request_finished(purpose, counted);
+    let model = metrics::model_label(&asked.model, &deployment.configured_models());
+    if let Some(reported) = reported {
+        metrics::model_tokens(purpose, model, &reported);
+    }
+    // An answer without a report costs something that is unknown. A failure without one may have cost nothing.
+    if reported.is_some() || outcome.is_ok() {
+        let usage = reported.map(|reported| reported.usage(UsageSource::Reported));
+        let cost = usage.and_then(|usage| deployment.prices.cost_nano_usd(&asked.model, &usage));
+        metrics::model_answer_paid(purpose, model, cost);
     }
 }
 

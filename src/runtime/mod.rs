@@ -58,6 +58,7 @@ pub(crate) mod live;
 mod load;
 mod lookups;
 mod measure;
+mod metering;
 mod model_calls;
 mod model_server_load;
 pub(crate) mod outbox;

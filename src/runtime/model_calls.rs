@@ -5,7 +5,8 @@ use super::{
     cluster::Since,
     feed::Feed,
     handle::WeakMailbox,
-    measure::{model_answered, model_left},
+    measure::model_left,
+    metering::{Meter, MeteredSink, Spent},
     readable::readable,
     shared::Shared,
     summaries::{self, TurnSink},
@@ -13,8 +14,9 @@ use super::{
 use crate::{
     core::{
         agent_loop::{CallModel, Input, RequestId},
-        model::{Answer, Delta, ModelFault, Purpose},
+        model::{Answer, Delta, ModelFault, ModelRequest, Purpose},
         need::Need,
+        usage_row::UsagePurpose,
     },
     metrics::{FIRST_DELTA_SECONDS, MODEL_REQUESTS_WAITING, purpose_of},
     provider::DeltaSink,
@@ -38,6 +40,10 @@ pub(super) struct ModelCalls {
     turn: Option<ModelCall>,
     /// The request for a summary that runs in parallel.
     summary: Option<ModelCall>,
+    /// The number of requests so far.
+    started: u64,
+    /// What requests cost that have ended.
+    pub(super) spent: Arc<Spent>,
 }
 
 /// A request in progress.
@@ -48,12 +54,14 @@ struct ModelCall {
     model: String,
     /// Cancelled once somebody waits for its result.
     hurry: CancellationToken,
+    meter: Arc<Meter>,
     task: AbortHandle,
 }
 
 impl Drop for ModelCall {
-    /// Disconnects the request, also if the actor panicked.
+    /// Disconnects the request, also if the actor panicked. A request that is still running is counted as cancelled.
     fn drop(&mut self) {
+        self.meter.cancelled();
         self.task.abort();
     }
 }
@@ -67,12 +75,23 @@ impl ModelCalls {
         feed: Arc<Feed>,
         mailbox: WeakMailbox,
     ) -> Self {
-        Self { shared, owner, lease, since, feed, mailbox, turn: None, summary: None }
+        Self {
+            shared,
+            owner,
+            lease,
+            since,
+            feed,
+            mailbox,
+            turn: None,
+            summary: None,
+            started: 0,
+            spent: Arc::default(),
+        }
     }
 
     /// Starts a request. `began` is the start time for measuring the first piece of its answer, if that is measured.
     pub(super) fn start(&mut self, call: CallModel, began: impl FnOnce() -> Option<Instant>) {
-        let CallModel { request, body, shown_as, withheld, makes_way } = call;
+        let CallModel { request, body, shown_as, withheld, makes_way, spent_on } = call;
         debug_assert!(body.is_paired(), "a call without its result, which no provider accepts");
         // A wait for the model server is reported even if the answer is withheld.
         let turn = shown_as.as_ref().map(|(_, turn)| turn.clone());
@@ -95,6 +114,8 @@ impl ModelCalls {
             term: self.lease.term,
             last_seq: self.feed.seq(),
         };
+        let meter = self.meter(&body, spent_on);
+        let metered = meter.clone();
         let hurry = CancellationToken::new();
         let hurried = hurry.clone();
         let (feed_of, item_of) = (feed.clone(), item.clone());
@@ -132,14 +153,16 @@ impl ModelCalls {
             let (provider, load) = (&*parts.provider, &shared.model_server);
             let outcome = match purpose {
                 Purpose::Summary if makes_way => {
-                    let makes_way = summaries::MakesWay { request, mailbox: &report.mailbox, hurry: &hurried };
+                    let makes_way =
+                        summaries::MakesWay { request, mailbox: &report.mailbox, hurry: &hurried, meter: &metered };
                     summaries::making_way(provider, &body, (load, &session), makes_way).await
                 }
-                Purpose::Summary => summaries::summary(provider, &body, load.summary(session)).await,
+                Purpose::Summary => summaries::summary(provider, &body, load.summary(session), &metered).await,
                 Purpose::Turn => {
                     let at_work = load.turn(session);
                     let tells = turn.as_ref().map(|turn| (&*feed, turn));
                     let mut sink = TurnSink { sink: &mut sink, at_work: &at_work, tells, has_begun: false };
+                    let mut sink = MeteredSink { sink: &mut sink, meter: &metered };
                     let outcome = provider.answer(&body, &mut sink).await;
                     if let Some(waited) = at_work.waited() {
                         let millis = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
@@ -152,14 +175,21 @@ impl ModelCalls {
                 shared.parts.takes_no_images(&body.model);
             }
             let outcome = outcome.and_then(readable);
-            model_answered(&body, &parts.deployment.prices, &outcome);
+            metered.ended(&body, &outcome);
             report.send(outcome).await;
         });
         let call = match purpose {
             Purpose::Turn => &mut self.turn,
             Purpose::Summary => &mut self.summary,
         };
-        *call = Some(ModelCall { request, item, model, hurry, task: task.abort_handle() });
+        *call = Some(ModelCall { request, item, model, hurry, meter, task: task.abort_handle() });
+    }
+
+    /// Returns the meter of a new request.
+    pub(super) fn meter(&mut self, request: &ModelRequest, spent_on: UsagePurpose) -> Arc<Meter> {
+        self.started += 1;
+        let of = (&*self.owner, &self.lease, self.started);
+        Arc::new(Meter::new(self.shared.clone(), self.spent.clone(), of, request, spent_on))
     }
 
     /// Returns the model of the turn's request, if it is this one.

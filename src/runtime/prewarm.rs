@@ -5,11 +5,7 @@
 //! cancels the request. A request that would have to wait for a permit is not sent. After a failure, nothing more is
 //! sent until the next turn has ended.
 
-use super::{
-    measure::{model_answered, model_left},
-    parts::InUse,
-    shared::Shared,
-};
+use super::{measure::model_left, metering::Meter, parts::InUse, shared::Shared};
 use crate::{
     core::{
         agent_loop::AgentLoop,
@@ -49,7 +45,7 @@ pub struct Prewarmed {
 }
 
 /// The prewarming of one session.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Prewarm {
     /// When the last turn ended.
     turn_ended: Option<Instant>,
@@ -74,12 +70,15 @@ struct Outcome {
 }
 
 /// A request in progress, which ends when this is dropped.
-#[derive(Debug)]
-struct Call(AbortHandle);
+struct Call {
+    meter: Arc<Meter>,
+    task: AbortHandle,
+}
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.0.abort();
+        self.meter.cancelled();
+        self.task.abort();
     }
 }
 
@@ -125,8 +124,14 @@ impl Prewarm {
         (self.call, self.used) = (None, None);
     }
 
-    /// Sends what is due, because the session is idle.
-    pub(super) fn idle(&mut self, agent: &AgentLoop, shared: &Arc<Shared>, owner: &Arc<str>) {
+    /// Sends what is due, because the session is idle. `meter` counts the request.
+    pub(super) fn idle(
+        &mut self,
+        agent: &AgentLoop,
+        shared: &Arc<Shared>,
+        owner: &Arc<str>,
+        meter: impl FnOnce(&ModelRequest) -> Arc<Meter>,
+    ) {
         let state = &agent.session().state;
         let has_turned = std::mem::take(&mut self.in_turn);
         let has_compacted = std::mem::replace(&mut self.compactions, state.compactions) < state.compactions;
@@ -151,20 +156,30 @@ impl Prewarm {
             // No request has sent the compacted context yet.
             Some((request, true)) if has_compacted => {
                 self.used = Some(Instant::now());
-                self.send(request, parts, shared, owner);
+                let meter = meter(&request);
+                self.send(request, parts, shared, owner, meter);
             }
             Some((request, false)) if refreshes => {
                 self.kept = price.map(|price| (terms, price, request.envelope.meta.tokens));
                 (self.used, self.refreshes) = (Some(Instant::now()), self.refreshes + 1);
-                self.send(request, parts, shared, owner);
+                let meter = meter(&request);
+                self.send(request, parts, shared, owner, meter);
             }
             _ if is_due => self.used = None,
             _ => {}
         }
     }
 
-    fn send(&mut self, request: ModelRequest, parts: Arc<InUse>, shared: &Arc<Shared>, owner: &Arc<str>) {
+    fn send(
+        &mut self,
+        request: ModelRequest,
+        parts: Arc<InUse>,
+        shared: &Arc<Shared>,
+        owner: &Arc<str>,
+        meter: Arc<Meter>,
+    ) {
         let (shared, owner, outcome) = (shared.clone(), owner.clone(), self.outcome.clone());
+        let metered = meter.clone();
         let task = tokio::spawn(async move {
             let permit = tokio::select! {
                 biased;
@@ -176,8 +191,9 @@ impl Prewarm {
             drop(permit);
             let Ok(answer) = answer else { return };
             unanswered.answered();
+            metered.ended(&request, &answer);
+            metered.write_alone().await;
             let prices = &parts.deployment.prices;
-            model_answered(&request, prices, &answer);
             let mut outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner);
             match answer {
                 Ok(answer) => {
@@ -192,7 +208,7 @@ impl Prewarm {
                 }
             }
         });
-        self.call = Some(Call(task.abort_handle()));
+        self.call = Some(Call { meter, task: task.abort_handle() });
     }
 }
 

@@ -19,7 +19,9 @@ pub(super) fn readable(answer: Answer) -> Result<Answer, ModelFault> {
     };
     if answer.parts.iter().any(is_too_deep) {
         let message = format!("the model's reasoning has a payload that is nested more than {DEPTH_MAX} deep");
-        return Err(ModelFault::new(ErrorCode::UpstreamMalformed, message));
+        let mut fault = ModelFault::new(ErrorCode::UpstreamMalformed, message);
+        fault.origin.usage = answer.usage;
+        return Err(fault);
     }
     Ok(answer)
 }

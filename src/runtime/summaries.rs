@@ -6,6 +6,7 @@
 use super::{
     feed::Feed,
     handle::WeakMailbox,
+    metering::Meter,
     model_server_load::{ModelServerLoad, SummaryRequest, TurnRequest},
 };
 use crate::{
@@ -36,11 +37,13 @@ struct SummarySink<'a> {
     bytes_max: usize,
     ends: &'a Notify,
     at_work: SummaryRequest,
+    meter: &'a Meter,
 }
 
 impl DeltaSink for SummarySink<'_> {
     fn delta(&mut self, delta: Delta<'_>) {
         self.at_work.speaks();
+        self.meter.shown(delta.text().len());
         let only_repeats = match delta {
             Delta::Text { text, .. } => self.repetition.push(text),
             Delta::Reasoning { text, .. } => self.reasoning.push(text),
@@ -58,6 +61,7 @@ pub(super) async fn summary(
     provider: &dyn Provider,
     request: &ModelRequest,
     at_work: SummaryRequest,
+    meter: &Meter,
 ) -> Result<Answer, ModelFault> {
     let ends = Notify::new();
     let tokens_max = request.envelope.options.max_output_tokens.and_then(|tokens| usize::try_from(tokens).ok());
@@ -68,6 +72,7 @@ pub(super) async fn summary(
         bytes_max,
         ends: &ends,
         at_work,
+        meter,
     };
     let outcome = tokio::select! {
         biased;
@@ -90,6 +95,7 @@ pub(super) struct MakesWay<'a> {
     pub(super) mailbox: &'a WeakMailbox,
     /// Cancelled once somebody waits for the summary.
     pub(super) hurry: &'a CancellationToken,
+    pub(super) meter: &'a Meter,
 }
 
 /// Requests a summary that nobody waits for. If the model server works on one request at a time, the request is held
@@ -98,7 +104,7 @@ pub(super) async fn making_way(
     provider: &dyn Provider,
     request: &ModelRequest,
     (load, session): (&Arc<ModelServerLoad>, &SessionId),
-    MakesWay { request: id, mailbox, hurry }: MakesWay<'_>,
+    MakesWay { request: id, mailbox, hurry, meter }: MakesWay<'_>,
 ) -> Result<Answer, ModelFault> {
     let mut is_wanted = load.is_wanted();
     let mut patience = MAKES_WAY_MAX;
@@ -122,8 +128,11 @@ pub(super) async fn making_way(
         };
         tokio::select! {
             biased;
-            outcome = summary(provider, request, load.summary(session.clone())) => return outcome,
+            outcome = summary(provider, request, load.summary(session.clone()), meter) => return outcome,
             () = withdrawn => is_wanted = true,
+        }
+        if is_wanted {
+            meter.withdrawn();
         }
     }
 }

@@ -55,6 +55,9 @@ pub(super) fn read(path: &str) -> Option<Read> {
     if path == "/api/nodes" {
         return Some(("nodes", None));
     }
+    if path == "/api/usage" {
+        return Some(("usage", None));
+    }
     let rest = path.strip_prefix("/api/sessions")?;
     let mut steps = rest.split('/').skip(1);
     let session = steps.next().and_then(|id| id.parse().ok());
@@ -75,6 +78,7 @@ mod tests {
             ("/metrics", Some(("metrics", None))),
             ("/api/mcp", Some(("mcp", None))),
             ("/api/nodes", Some(("nodes", None))),
+            ("/api/usage", Some(("usage", None))),
             ("/api/sessions", Some(("sessions", None))),
             ("/api/sessions/k7m2q9xw4hfatz8n/context", Some(("context", Some("k7m2q9xw4hfatz8n")))),
             ("/api/sessions/k7m2q9xw4hfatz8n/tree", Some(("tree", Some("k7m2q9xw4hfatz8n")))),

@@ -29,7 +29,7 @@
 //! HTTP:
 //! - `routes`: the routes; `answers`: what their handlers share
 //! - `app`: the state shared by all connections
-//! - `operator`: health, metrics, statistics, the context of a session, MCP servers
+//! - `operator`: health, metrics, statistics, usage, the context of a session, MCP servers
 //! - `web`: the page; `bundle`: joins its modules and style sheets; `offered`: the strategies that it lists
 
 pub(crate) mod address;
@@ -72,6 +72,9 @@ pub(crate) use admission::Admission;
 pub(crate) use app::{About, App, Patience};
 pub(crate) use closed::Closed;
 pub(crate) use listen::{Running, serve};
-pub(crate) use operator::nodes::item as node_item;
+pub(crate) use operator::{
+    nodes::item as node_item,
+    usage::{csv as usage_csv, grouping as usage_grouping, item as usage_item, time as usage_time},
+};
 pub(crate) use peers::Peers;
 pub(crate) use stopping::Stopping;

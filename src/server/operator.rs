@@ -1,8 +1,9 @@
-//! HTTP endpoints for operators: health, metrics, session statistics, the context of a session, and MCP servers.
+//! HTTP endpoints for operators: health, metrics, session statistics, usage, the context of a session, and MCP servers.
 
 pub(super) mod context;
 pub(super) mod mcp;
 pub(super) mod nodes;
+pub(super) mod usage;
 
 use super::{
     answers::{Parameters, problem},
@@ -77,11 +78,12 @@ pub(super) async fn metrics(_: Operator, State(app): State<Arc<App>>) -> Respons
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Listing {
+    owner: Option<String>,
     limit: Option<u32>,
     cursor: Option<String>,
 }
 
-/// Returns statistics of every session, newest first. Session names derive from conversation text, so only operators
+/// Returns statistics of every session, or of one user's, newest first. Session names derive from conversation text, so only operators
 /// who may read content see them.
 pub(super) async fn sessions(
     operator: Operator,
@@ -93,7 +95,7 @@ pub(super) async fn sessions(
         let message = format!("limit must be 1 to {}, not {limit}", LIST_LIMIT.1);
         return problem(StatusCode::BAD_REQUEST, ErrorBody::new(ErrorCode::InvalidField, message).with_field("limit"));
     }
-    let query = ListQuery { cursor: listing.cursor, limit, ..ListQuery::default() };
+    let query = ListQuery { owner: listing.owner, cursor: listing.cursor, limit, ..ListQuery::default() };
     let page = match app.registry.store().list(query).await {
         Ok(page) => page,
         Err(Error::Cursor(_)) => {

@@ -207,7 +207,7 @@ pub async fn start_with_extensions(
     fork::keep_settling(&registry);
     registry.keep_holding();
     registry.keep_watching();
-    registry.keep_sweeping();
+    registry.keep_sweeping(settings.store.usage_retention_days);
     server_tools.keep_offering(&registry);
     let jwt = Jwt::open(settings, None).await?;
     let mut seed = [0; 8];
@@ -232,7 +232,11 @@ pub async fn start_with_extensions(
             seal_keys: seal_keys(settings.node.seal_key.as_ref(), &*store).await?,
         },
         peers: Peers::new(settings.node.node_token.clone()),
-        metrics: metrics::install(),
+        metrics: {
+            let installed = metrics::install();
+            metrics::begin_models(&registry.parts().deployment().configured_models());
+            installed
+        },
         stopping: Stopping::default(),
         page: OnceLock::new(),
         origins: AtomicU64::new(0),

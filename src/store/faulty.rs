@@ -3,8 +3,10 @@
 
 use super::{
     Append, CommandMark, Created, EntriesPage, EntryQuery, Error, Hits, Lease, ListPage, ListQuery, SearchQuery,
-    Secret, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Usage,
+    Secret, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Usage, UsageFuture,
+    UsageQuery,
 };
+use reseed_core::usage_row::UsageRow;
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -209,6 +211,18 @@ impl<S: SessionStore> SessionStore for Faulty<S> {
 
     fn usage<'a>(&'a self, owner: &'a str) -> StoreFuture<'a, Result<Option<Usage>, Error>> {
         self.inner.usage(owner)
+    }
+
+    fn add_usage(&self, rows: Vec<UsageRow>) -> StoreFuture<'_, Result<(), Error>> {
+        self.inner.add_usage(rows)
+    }
+
+    fn usage_sums(&self, query: UsageQuery) -> UsageFuture<'_> {
+        self.inner.usage_sums(query)
+    }
+
+    fn remove_usage(&self, before: Timestamp) -> StoreFuture<'_, Result<u64, Error>> {
+        self.inner.remove_usage(before)
     }
 
     fn empty_sessions(&self, before: Timestamp, limit: u32) -> StoreFuture<'_, Result<Vec<SessionId>, Error>> {

@@ -23,6 +23,7 @@ mod record;
 mod restored;
 mod search;
 mod secret;
+mod spending;
 pub mod sqlite;
 mod stats;
 mod unstored;
@@ -46,10 +47,12 @@ pub use postgres_url::{Postgres, PostgresUrl};
 pub use restored::{Renewed, RestoredError, restored};
 pub use search::{HISTORY_TOOLS, HITS_MAX, Hit, Hits, Query, SearchQuery, SearchScope, TERMS_MAX};
 pub use secret::Secret;
+pub use spending::{USAGE_REMOVED_MAX, UsageBy, UsageFuture, UsagePage, UsageQuery, UsageSum};
 pub use stats::CommitStats;
 pub use unstored::{UNSTORED_BYTES_MAX, WithUnstored, has_room};
 pub use walk::SubtreeQuery;
 
+use reseed_core::usage_row::UsageRow;
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp, event::Event};
 use std::{future::Future, pin::Pin, sync::Arc};
 
@@ -174,6 +177,8 @@ pub struct Append {
     pub records: Vec<NewRecord>,
     /// Marks of the commands that caused the append.
     pub marks: Vec<CommandMark>,
+    /// What the requests to models cost that ended with it. They are kept when the session is deleted.
+    pub usage: Vec<UsageRow>,
     /// The session's head after the append.
     pub head: Head,
 }
@@ -328,7 +333,7 @@ pub enum EntryQuery {
 /// async fn two_writers(store: &dyn SessionStore, session: SessionId) -> Result<(), Error> {
 ///     let body = r#"{"type":"session_updated","payload":{"name":"Ferry"}}"#;
 ///     let record = NewRecord { body: body.into(), entry: None };
-///     let append = Append { records: vec![record], marks: Vec::new(), head: Head::default() };
+///     let append = Append { records: vec![record], marks: Vec::new(), usage: Vec::new(), head: Head::default() };
 ///
 ///     let lease = store.create(&session, "ann", Timestamp(0)).await?;
 ///     store.append(&lease, lease.next_seq, append.clone()).await?;
@@ -508,6 +513,25 @@ pub trait SessionStore: Send + Sync {
         let _ = owner;
         Box::pin(async { Ok(None) })
     }
+
+    /// Adds rows to the operator's account that belong to no append. A row replaces one with the same id.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    fn add_usage(&self, rows: Vec<UsageRow>) -> StoreFuture<'_, Result<(), Error>>;
+
+    /// Returns sums over the operator's account, ordered by their keys.
+    ///
+    /// # Errors
+    /// [`Error::Cursor`], [`Error::Unknown`].
+    fn usage_sums(&self, query: UsageQuery) -> UsageFuture<'_>;
+
+    /// Removes at most [`USAGE_REMOVED_MAX`] rows of the operator's account that are older than a time. Returns their
+    /// number.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    fn remove_usage(&self, before: Timestamp) -> StoreFuture<'_, Result<u64, Error>>;
 
     /// Returns empty sessions (see [`EMPTY_SEQ_MAX`]) created before a time, oldest first, without those still being
     /// created. A store that does not track empty sessions returns none.

@@ -3,6 +3,7 @@
 
 mod nodes;
 mod session;
+mod spending;
 mod standby;
 
 pub use self::standby::Standby;
@@ -11,11 +12,12 @@ use self::session::{Session, SessionLinks, stored};
 use super::{
     Append, Cluster, CommandMark, Created, EMPTY_SEQ_MAX, EntryQuery, Error, Head, Lease, ListPage, ListQuery,
     NewTicket, NodeId, NodeRow, Secret, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery,
-    UNFINISHED, Usage,
+    UNFINISHED, USAGE_REMOVED_MAX, Usage, UsageFuture, UsageQuery,
     cluster::Membership,
     page::{self, Cursor, EntriesPage},
     walk,
 };
+use reseed_core::usage_row::UsageRow;
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -58,6 +60,8 @@ struct State {
     /// Unused tickets, and when they were made.
     tickets: Vec<(std::time::Instant, NewTicket)>,
     secrets: BTreeMap<String, Secret>,
+    /// The operator's account, by the ids of its rows.
+    spent: BTreeMap<String, UsageRow>,
 }
 
 impl Default for MemoryStore {
@@ -94,6 +98,7 @@ impl MemoryStore {
                 deleted: VecDeque::new(),
                 tickets: Vec::new(),
                 secrets: BTreeMap::new(),
+                spent: BTreeMap::new(),
             })),
             is_shared: Arc::default(),
             member: Membership::default(),
@@ -173,6 +178,10 @@ impl State {
 }
 
 impl State {
+    fn add_usage(&mut self, rows: Vec<UsageRow>) {
+        self.spent.extend(rows.into_iter().map(|row| (row.id.clone(), row)));
+    }
+
     /// Replaces a session's share of its owner's usage.
     fn count(&mut self, owner: &str, before: Usage, after: Usage) {
         let sum = self.usage.entry(owner.to_owned()).or_default();
@@ -275,9 +284,10 @@ impl SessionStore for MemoryStore {
         self.with(move |state| {
             let session = state.session_mut(&lease.session)?;
             let before = session.usage();
-            session.append(lease, first_seq, append)?;
+            let usage = session.append(lease, first_seq, append)?;
             let (owner, after) = (session.owner.clone(), session.usage());
             state.count(&owner, before, after);
+            state.add_usage(usage);
             Ok(())
         })
     }
@@ -381,6 +391,26 @@ impl SessionStore for MemoryStore {
 
     fn usage<'a>(&'a self, owner: &'a str) -> StoreFuture<'a, Result<Option<Usage>, Error>> {
         self.with(move |state| Ok(Some(state.usage.get(owner).copied().unwrap_or_default())))
+    }
+
+    fn add_usage(&self, rows: Vec<UsageRow>) -> StoreFuture<'_, Result<(), Error>> {
+        self.with(move |state| {
+            state.add_usage(rows);
+            Ok(())
+        })
+    }
+
+    fn usage_sums(&self, query: UsageQuery) -> UsageFuture<'_> {
+        self.with(move |state| spending::sums(state.spent.values(), &query))
+    }
+
+    fn remove_usage(&self, before: Timestamp) -> StoreFuture<'_, Result<u64, Error>> {
+        self.with(move |state| {
+            let old = state.spent.values().filter(|row| row.at < before).map(|row| row.id.clone());
+            let old: Vec<String> = old.take(USAGE_REMOVED_MAX as usize).collect();
+            old.iter().for_each(|id| drop(state.spent.remove(id)));
+            Ok(old.len() as u64)
+        })
     }
 
     fn empty_sessions(&self, before: Timestamp, limit: u32) -> StoreFuture<'_, Result<Vec<SessionId>, Error>> {

@@ -1,15 +1,16 @@
 //! A store with a second one in memory beside it, for sessions that are not to be stored.
 //!
 //! The store is chosen when a session is created. Later accesses find it by the session's id. Lists, searches of all
-//! sessions and usage cover stored sessions only.
+//! sessions and stored bytes cover stored sessions only. What requests cost is stored for all of them.
 
 use super::{
     Append, Cluster, CommandMark, Created, EntryQuery, Error, Lease, ListPage, ListQuery, SearchQuery, Secret,
-    SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Usage,
+    SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Usage, UsageFuture, UsageQuery,
     memory::MemoryStore,
     page::EntriesPage,
     search::{Hits, SearchScope},
 };
+use reseed_core::usage_row::UsageRow;
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use std::sync::Arc;
 
@@ -78,12 +79,24 @@ impl SessionStore for WithUnstored {
         self.of(session).open(session)
     }
 
-    fn append<'a>(&'a self, lease: &'a Lease, first_seq: u64, append: Append) -> StoreFuture<'a, Result<(), Error>> {
+    fn append<'a>(
+        &'a self,
+        lease: &'a Lease,
+        first_seq: u64,
+        mut append: Append,
+    ) -> StoreFuture<'a, Result<(), Error>> {
         if !self.unstored.contains(&lease.session) {
             return self.stored.append(lease, first_seq, append);
         }
         // What has begun is finished, as with quotas: the bound is checked before.
-        self.unstored.append(lease, first_seq, append)
+        Box::pin(async move {
+            // What it cost is stored, and before the session has it.
+            let usage = std::mem::take(&mut append.usage);
+            if !usage.is_empty() {
+                self.stored.add_usage(usage).await?;
+            }
+            self.unstored.append(lease, first_seq, append).await
+        })
     }
 
     fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, Result<(), Error>> {
@@ -143,6 +156,18 @@ impl SessionStore for WithUnstored {
 
     fn usage<'a>(&'a self, owner: &'a str) -> StoreFuture<'a, Result<Option<Usage>, Error>> {
         self.stored.usage(owner)
+    }
+
+    fn add_usage(&self, rows: Vec<UsageRow>) -> StoreFuture<'_, Result<(), Error>> {
+        self.stored.add_usage(rows)
+    }
+
+    fn usage_sums(&self, query: UsageQuery) -> UsageFuture<'_> {
+        self.stored.usage_sums(query)
+    }
+
+    fn remove_usage(&self, before: Timestamp) -> StoreFuture<'_, Result<u64, Error>> {
+        self.stored.remove_usage(before)
     }
 
     fn empty_sessions(&self, before: Timestamp, limit: u32) -> StoreFuture<'_, Result<Vec<SessionId>, Error>> {

@@ -1,9 +1,13 @@
 //! Stores with deliberate faults, around the real one.
 
 use futures_util::poll;
-use reseed::store::{
-    Append, CommandMark, Created, EntriesPage, EntryQuery, Error, Lease, ListPage, ListQuery, SessionHead,
-    SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, sqlite::SqliteStore,
+use reseed::{
+    core::usage_row::UsageRow,
+    store::{
+        Append, CommandMark, Created, EntriesPage, EntryQuery, Error, Lease, ListPage, ListQuery, SessionHead,
+        SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, UsageFuture, UsageQuery,
+        sqlite::SqliteStore,
+    },
 };
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use std::{collections::HashMap, sync::Mutex};
@@ -149,6 +153,18 @@ impl SessionStore for Broken {
 
     fn list(&self, query: ListQuery) -> StoreFuture<'_, Result<ListPage, Error>> {
         self.inner.list(query)
+    }
+
+    fn add_usage(&self, rows: Vec<UsageRow>) -> StoreFuture<'_, Result<(), Error>> {
+        self.inner.add_usage(rows)
+    }
+
+    fn usage_sums(&self, query: UsageQuery) -> UsageFuture<'_> {
+        self.inner.usage_sums(query)
+    }
+
+    fn remove_usage(&self, before: Timestamp) -> StoreFuture<'_, Result<u64, Error>> {
+        self.inner.remove_usage(before)
     }
 
     fn delete<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(), Error>> {

@@ -47,7 +47,7 @@ fn session() -> SessionId {
 
 fn append(body: &str) -> Append {
     let record = NewRecord { body: body.into(), entry: None };
-    Append { records: vec![record], marks: Vec::new(), head: Head::default() }
+    Append { records: vec![record], marks: Vec::new(), usage: Vec::new(), head: Head::default() }
 }
 
 async fn log(store: &SqliteStore) -> String {

@@ -155,5 +155,5 @@ pub(crate) fn next_append(random: &mut fastrand::Rng, id: &SessionId, content: &
     after.records.extend(records.iter().cloned());
     after.marks.extend(marks.iter().cloned());
     after.head = head.clone();
-    (Append { records, marks, head }, after)
+    (Append { records, marks, usage: Vec::new(), head }, after)
 }

@@ -363,7 +363,8 @@ async fn files_of_older_programs_are_read() {
         for listed in store.list(ListQuery { limit: 100, ..ListQuery::default() }).await.unwrap().items {
             let (lease, head) = store.open(&listed.session).await.unwrap();
             assert_eq!(lease.next_seq, head.last_seq + 1);
-            let nothing = reseed::store::Append { records: Vec::new(), marks: Vec::new(), head: head.head };
+            let nothing =
+                reseed::store::Append { records: Vec::new(), marks: Vec::new(), usage: Vec::new(), head: head.head };
             store.append(&lease, lease.next_seq, nothing).await.unwrap();
         }
         store.close().await.unwrap();

@@ -358,7 +358,8 @@ async fn at_once(disk: &Disk, mut writes: Vec<StoreFuture<'_, Result<(), Error>>
 async fn quiesce(store: &Broken) {
     let session: SessionId = "nobody".parse().unwrap();
     let lease = Lease { session, term: 1, next_seq: 1, epoch: String::new() };
-    let nothing = reseed::store::Append { records: Vec::new(), marks: Vec::new(), head: Head::default() };
+    let nothing =
+        reseed::store::Append { records: Vec::new(), marks: Vec::new(), usage: Vec::new(), head: Head::default() };
     let _ = store.append(&lease, 1, nothing).await;
     store.settled().await;
 }

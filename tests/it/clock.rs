@@ -86,7 +86,10 @@ async fn a_session_in_which_nothing_was_said_goes_after_an_hour_unless_it_is_ope
     let lease = created("written", clock.now()).await;
     let head = Head { created_at: clock.now(), updated_at: clock.now(), ..Head::default() };
     let record = NewRecord { body: "{}".into(), entry: None };
-    store.append(&lease, 1, Append { records: vec![record.clone(), record], marks: Vec::new(), head }).await.unwrap();
+    store
+        .append(&lease, 1, Append { records: vec![record.clone(), record], marks: Vec::new(), usage: Vec::new(), head })
+        .await
+        .unwrap();
     let registry = registry(clock.clone(), Scripted::new(), store.clone());
     let open = registry.create("ann").await.unwrap();
     let (outgoing, _incoming) = Outbox::new(REPLIES_MAX);
@@ -101,7 +104,7 @@ async fn a_session_in_which_nothing_was_said_goes_after_an_hour_unless_it_is_ope
         resume: None,
     };
     let _attached = open.attach(attach).await.unwrap().unwrap();
-    registry.keep_sweeping();
+    registry.keep_sweeping(0);
     // At the last sweep of the hour nothing is old enough.
     advance(HOUR - Duration::from_secs(1)).await;
     created("young", clock.now()).await;

@@ -134,11 +134,11 @@ async fn every_answer_and_summary_is_paid_for_and_a_session_is_the_sum() {
     let items = seen["items"].as_array().unwrap();
     let item = items.iter().find(|item| item["sessionId"] == *present(&session)).unwrap();
     assert_eq!((&item["costNanoUsd"], &item["unpricedRequests"]), (&json!(spent), &json!(1)));
-    let turns = sample(&server, r#"reseed_model_cost_nano_usd_total{purpose="turn"}"#).await;
-    let summaries = sample(&server, r#"reseed_model_cost_nano_usd_total{purpose="summary"}"#).await;
+    let turns = sample(&server, r#"reseed_model_cost_nano_usd_total{purpose="turn",model="test"}"#).await;
+    let summaries = sample(&server, r#"reseed_model_cost_nano_usd_total{purpose="summary",model="clerk"}"#).await;
     assert_eq!(turns + summaries, spent);
-    assert!(sample(&server, r#"reseed_tokens_total{purpose="turn",kind="cache_write"}"#).await > 0);
-    assert_eq!(sample(&server, r#"reseed_model_unpriced_requests_total{purpose="turn"}"#).await, 1);
+    assert!(sample(&server, r#"reseed_tokens_total{purpose="turn",model="test",kind="cache_write"}"#).await > 0);
+    assert_eq!(sample(&server, r#"reseed_model_unpriced_requests_total{purpose="turn",model="other"}"#).await, 1);
 
     // The cost is as durable as the requests it belongs to.
     server.kill().await;
@@ -172,5 +172,5 @@ async fn nothing_is_told_where_no_price_is_known() {
     assert_eq!(client.turn("Hello").await["usage"].get("costNanoUsd"), None);
     let item = listed(&mut client, &opened["sessionId"]).await;
     assert_eq!((item.get("costNanoUsd"), item.get("unpricedRequests")), (None, None));
-    assert_eq!(sample(&server, r#"reseed_model_unpriced_requests_total{purpose="turn"}"#).await, 1);
+    assert_eq!(sample(&server, r#"reseed_model_unpriced_requests_total{purpose="turn",model="test"}"#).await, 1);
 }

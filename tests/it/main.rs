@@ -64,4 +64,5 @@ mod tools;
 mod tree;
 mod turns;
 mod unstored;
+mod usage;
 mod v1;

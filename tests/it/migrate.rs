@@ -113,13 +113,13 @@ async fn filled(path: &Path, small: u32) {
         running: true,
         state: Some("é".repeat(4000).into()),
     };
-    store.append(&lease, 1, Append { records, marks: marks.into(), head }).await.unwrap();
+    store.append(&lease, 1, Append { records, marks: marks.into(), usage: Vec::new(), head }).await.unwrap();
     for n in 0..small {
         let session: SessionId = id(&format!("small-{n:04}"));
         let lease = store.create(&session, "bob", Timestamp(NOW.0 + i64::from(n))).await.unwrap();
         let records = vec![message("a", None, &format!("first of {n}")), message("b", Some("a"), "second")];
         let head = Head { updated_at: NOW, state: Some("{}".into()), ..Head::default() };
-        store.append(&lease, 1, Append { records, marks: Vec::new(), head }).await.unwrap();
+        store.append(&lease, 1, Append { records, marks: Vec::new(), usage: Vec::new(), head }).await.unwrap();
     }
     store.secret("seal", Secret([7; 32])).await.unwrap();
     store.close().await.unwrap();

@@ -105,8 +105,8 @@ async fn metrics_count_what_happened() {
         ("reseed_first_delta_seconds_count", Some(2.0)),
         (r#"reseed_model_requests_total{purpose="turn",outcome="ok"}"#, Some(2.0)),
         (r#"reseed_model_requests_total{purpose="summary",outcome="ok"}"#, Some(1.0)),
-        (r#"reseed_tokens_total{purpose="turn",kind="input"}"#, None),
-        (r#"reseed_tokens_total{purpose="summary",kind="output"}"#, None),
+        (r#"reseed_tokens_total{purpose="turn",model="offline",kind="input"}"#, None),
+        (r#"reseed_tokens_total{purpose="summary",model="offline",kind="output"}"#, None),
         (
             r#"reseed_compactions_total{trigger="manual",rung="model_summary",outcome="committed",mode="foreground"}"#,
             Some(1.0),

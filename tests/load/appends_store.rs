@@ -143,7 +143,7 @@ fn append(session: usize, seq: u64) -> anyhow::Result<Append> {
         state: Some("s".repeat(STATE_BYTES).into()),
         ..Head::default()
     };
-    Ok(Append { records: vec![record], marks: mark.into_iter().collect(), head })
+    Ok(Append { records: vec![record], marks: mark.into_iter().collect(), usage: Vec::new(), head })
 }
 
 /// Returns the bytes of an append that must be kept.

@@ -70,6 +70,6 @@ async fn write(store: &dyn SessionStore, n: u32) -> anyhow::Result<()> {
         ..Head::default()
     };
     let record = NewRecord { body: "{}".into(), entry: None };
-    store.append(&lease, 1, Append { records: vec![record], marks: Vec::new(), head }).await?;
+    store.append(&lease, 1, Append { records: vec![record], marks: Vec::new(), usage: Vec::new(), head }).await?;
     Ok(())
 }

@@ -189,7 +189,9 @@ impl Past {
             state: Some(state),
             ..Head::default()
         };
-        store.append(lease, lease.next_seq, store::Append { records, marks: Vec::new(), head }).await?;
+        store
+            .append(lease, lease.next_seq, store::Append { records, marks: Vec::new(), usage: Vec::new(), head })
+            .await?;
         lease.next_seq += written;
         Ok(())
     }

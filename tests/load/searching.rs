@@ -170,7 +170,10 @@ async fn talk(store: &SqliteStore, session: usize, next: &mut usize, until: Inst
         let records = vec![said(*next, next.checked_sub(1), &words.text(WORDS))?];
         let state = Some("s".repeat(800).into());
         let head = Head { updated_at: Timestamp(1), state, ..Head::default() };
-        store.append(&lease, *next as u64 + 1, Append { records, marks: Vec::new(), head }).await.context("append")?;
+        store
+            .append(&lease, *next as u64 + 1, Append { records, marks: Vec::new(), usage: Vec::new(), head })
+            .await
+            .context("append")?;
         *next += 1;
     }
     Ok(())
@@ -191,7 +194,7 @@ async fn write(store: &SqliteStore, name: &str, owner: &str, entries: usize, wor
         });
         let records = records.collect::<anyhow::Result<Vec<_>>>()?;
         let head = Head { updated_at: Timestamp(1), ..Head::default() };
-        store.append(&lease, first as u64 + 1, Append { records, marks: Vec::new(), head }).await?;
+        store.append(&lease, first as u64 + 1, Append { records, marks: Vec::new(), usage: Vec::new(), head }).await?;
     }
     Ok(())
 }

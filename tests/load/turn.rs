@@ -107,7 +107,7 @@ pub(crate) async fn commit(bench: &Bench, name: &str) -> anyhow::Result<Duration
     let mut times = Vec::with_capacity(COMMITS);
     for _ in 0..COMMITS {
         let record = NewRecord { body: "x".repeat(RECORD_BYTES).into(), entry: None };
-        let append = Append { records: vec![record], marks: Vec::new(), head: Head::default() };
+        let append = Append { records: vec![record], marks: Vec::new(), usage: Vec::new(), head: Head::default() };
         let began = Instant::now();
         store.append(&lease, lease.next_seq, append).await?;
         times.push(began.elapsed());

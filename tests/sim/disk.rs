@@ -15,9 +15,10 @@ use crate::{
 };
 use fastrand::Rng;
 use futures_util::FutureExt;
+use reseed::core::usage_row::UsageRow;
 use reseed::store::{
     Append, Cluster, CommandMark, Created, EntriesPage, EntryQuery, Error, Lease, ListPage, ListQuery, NewRecord,
-    NodeId, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery,
+    NodeId, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, UsageFuture, UsageQuery,
     memory::{MemoryStore, Standby},
 };
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
@@ -489,6 +490,18 @@ impl SessionStore for Road {
 
     fn list(&self, query: ListQuery) -> StoreFuture<'_, Result<ListPage, Error>> {
         Box::pin(async move { self.asked("list", self.store().list(query)).await })
+    }
+
+    fn add_usage(&self, rows: Vec<UsageRow>) -> StoreFuture<'_, Result<(), Error>> {
+        Box::pin(async move { self.asked("add_usage", self.store().add_usage(rows)).await })
+    }
+
+    fn usage_sums(&self, query: UsageQuery) -> UsageFuture<'_> {
+        Box::pin(async move { self.asked("usage_sums", self.store().usage_sums(query)).await })
+    }
+
+    fn remove_usage(&self, before: Timestamp) -> StoreFuture<'_, Result<u64, Error>> {
+        Box::pin(async move { self.asked("remove_usage", self.store().remove_usage(before)).await })
     }
 
     fn delete<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(), Error>> {

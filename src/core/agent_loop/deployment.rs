@@ -207,6 +207,13 @@ impl Deployment {
         Err(ErrorBody::new(ErrorCode::UnknownModel, message).with_field("model"))
     }
 
+    /// Returns the models that the settings name.
+    #[must_use]
+    pub fn configured_models(&self) -> BTreeSet<&str> {
+        let own = [Some(&self.model), self.summaries.model.as_ref()].into_iter().flatten().map(String::as_str);
+        own.chain(self.models_allowed.iter().map(String::as_str)).chain(self.prices.models()).collect()
+    }
+
     /// Returns the maximum tokens of an answer to a request that asks for `asked`.
     #[must_use]
     pub fn output_tokens(&self, asked: Option<u64>) -> Option<u64> {

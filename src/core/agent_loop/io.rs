@@ -8,6 +8,7 @@ use crate::{
     model::{Answer, ModelFault, ModelRequest},
     session::Lookup,
     tool::{Output, ToolPlace},
+    usage_row::UsagePurpose,
 };
 use reseed_protocol::{
     CallId, CommandId, EntryId, ErrorBody, Part, TurnId,
@@ -289,4 +290,6 @@ pub struct CallModel {
     pub withheld: bool,
     /// True if the answer is not awaited: the request yields to those of users.
     pub makes_way: bool,
+    /// What its cost is recorded for.
+    pub spent_on: UsagePurpose,
 }

@@ -14,6 +14,7 @@ use crate::agent_loop::{
     seed::Seed,
     step::Step,
 };
+use crate::usage_row::UsagePurpose;
 use crate::{
     compaction::strategy::Options,
     context::{
@@ -243,10 +244,11 @@ impl Ledger {
         shown_as: Option<(EntryId, TurnId)>,
         withheld: bool,
         makes_way: bool,
+        spent_on: UsagePurpose,
     ) -> RequestId {
         let request = RequestId(self.next_request);
         self.next_request += 1;
-        self.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as, withheld, makes_way })));
+        self.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as, withheld, makes_way, spent_on })));
         request
     }
 

@@ -325,7 +325,7 @@ impl Asking {
                 tools: Vec::new(),
                 messages: EnvelopeMessages { cached: Vec::new(), uncached: vec![message] },
                 options,
-                meta: EnvelopeMeta::default(),
+                meta: EnvelopeMeta { tokens: sent, ..EnvelopeMeta::default() },
             },
             compared_with: None,
         })
@@ -338,7 +338,8 @@ impl Asking {
         request.envelope.messages.uncached.push(ContextMessage { entry_id: None, message: instruction });
         request.envelope.options.max_output_tokens = Some(self.answer_tokens_max());
         let window = self.task.window_tokens;
-        limit_answer(&mut request.envelope.options, self.riding_tokens(ride), window - window / 20);
+        request.envelope.meta.tokens = self.riding_tokens(ride);
+        limit_answer(&mut request.envelope.options, request.envelope.meta.tokens, window - window / 20);
         request
     }
 

@@ -419,6 +419,13 @@ fn endless() -> ModelFault {
 }
 
 fn nothing_said(ending: Ending) -> ModelFault {
+    let usage = ending.usage;
+    let mut fault = why_nothing_was_said(ending);
+    fault.origin.usage = usage;
+    fault
+}
+
+fn why_nothing_was_said(ending: Ending) -> ModelFault {
     match (ending.stop_reason, ending.usage) {
         (StopReason::ContentFilter, _) => fault(ErrorCode::ContentFiltered, "the whole answer was filtered"),
         (StopReason::Length, usage) if ending.is_full || usage.is_some_and(|usage| usage.output_tokens == 0) => {

@@ -66,7 +66,7 @@ impl Events {
     /// Returns the status and id of this response, for the log of a fault in its middle.
     pub(crate) fn origin(&self) -> FaultOrigin {
         let http_status = Some(self.body.status().as_u16());
-        FaultOrigin { http_status, error_type: None, request_id: request_id(self.body.headers()) }
+        FaultOrigin { http_status, request_id: request_id(self.body.headers()), ..FaultOrigin::default() }
     }
 
     /// Returns true if any event has arrived.

@@ -152,7 +152,7 @@ impl<'a> Copy<'a> {
 
     async fn write(&mut self, records: Vec<NewRecord>, marks: Vec<CommandMark>) -> Result<(), ErrorBody> {
         let (first_seq, count) = (self.next_seq, records.len() as u64);
-        let append = Append { records, marks, head: self.head.clone() };
+        let append = Append { records, marks, usage: Vec::new(), head: self.head.clone() };
         let written = self.registry.store().append(&self.lease, first_seq, append).await;
         written.map_err(|error| store_error(&error))?;
         self.next_seq += count;

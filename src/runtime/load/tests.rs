@@ -31,7 +31,10 @@ async fn stored(records: Vec<NewRecord>) -> (MemoryStore, SessionHead) {
     let (store, id) = (MemoryStore::new(), "s".parse::<SessionId>().unwrap());
     let lease: Lease = store.create(&id, "", Timestamp(1)).await.unwrap();
     if !records.is_empty() {
-        store.append(&lease, 1, Append { records, marks: Vec::new(), head: Head::default() }).await.unwrap();
+        store
+            .append(&lease, 1, Append { records, marks: Vec::new(), usage: Vec::new(), head: Head::default() })
+            .await
+            .unwrap();
     }
     let head = store.head(&id).await.unwrap();
     (store, head)

@@ -3,7 +3,7 @@
 use super::{Kept, Registry};
 use crate::{
     runtime::watch::list_item,
-    store::{EMPTY_SEQ_MAX, Error as StoreError, SessionHead, UNFINISHED},
+    store::{EMPTY_SEQ_MAX, Error as StoreError, SessionHead, UNFINISHED, USAGE_REMOVED_MAX},
 };
 use reseed_protocol::{
     ErrorBody, SessionId, Timestamp,
@@ -20,6 +20,9 @@ const SWEEP_EVERY: Duration = Duration::from_secs(5 * 60);
 
 /// Empty sessions that a sweep checks, in addition to those that may be open and must stay.
 const SWEEP_SESSIONS: u32 = 10_000;
+
+/// Milliseconds of a day.
+const DAY_MILLIS: i64 = 24 * 60 * 60 * 1_000;
 
 impl Registry {
     /// Deletes a session permanently. All subscriptions to it end.
@@ -84,8 +87,27 @@ impl Registry {
         Ok(gone)
     }
 
-    /// Sweeps empty and unstored sessions periodically, until the server stops.
-    pub fn keep_sweeping(self: &Arc<Self>) {
+    /// Removes what requests to models cost that ended more than this many days ago. Returns the number of rows.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn sweep_usage(&self, days: u32) -> Result<u64, StoreError> {
+        let before = Timestamp(self.now().0.saturating_sub(i64::from(days) * DAY_MILLIS));
+        let mut gone = 0;
+        // Other writes are executed in between.
+        while self.check_running().is_ok() {
+            let removed = self.store().remove_usage(before).await?;
+            gone += removed;
+            if removed < u64::from(USAGE_REMOVED_MAX) {
+                break;
+            }
+        }
+        Ok(gone)
+    }
+
+    /// Sweeps empty and unstored sessions periodically, and the usage that is older than `usage_days` (0 for none),
+    /// until the server stops.
+    pub fn keep_sweeping(self: &Arc<Self>, usage_days: u32) {
         let registry = self.clone();
         self.track(async move {
             let mut due = tokio::time::interval(SWEEP_EVERY);
@@ -103,6 +125,11 @@ impl Registry {
                         Ok(sessions) => tracing::info!(sessions, "deleted {what} sessions"),
                         Err(error) => tracing::warn!(%error, "sweep {what} sessions"),
                     }
+                }
+                if usage_days > 0
+                    && let Err(error) = registry.sweep_usage(usage_days).await
+                {
+                    tracing::warn!(%error, "remove old usage");
                 }
             }
         });

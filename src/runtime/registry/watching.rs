@@ -293,7 +293,7 @@ mod tests {
         let lease = pair.made("s").await;
         let now = pair.registry.now();
         let head = Head { created_at: now, updated_at: now, running: true, ..Head::default() };
-        let append = Append { records: Vec::new(), marks: Vec::new(), head };
+        let append = Append { records: Vec::new(), marks: Vec::new(), usage: Vec::new(), head };
         pair.other.append(&lease, 1, append).await.unwrap();
         pair.clock.advance_millis(60_000);
         let mut watcher = pair.registry.watches().watch("ann");

@@ -5,7 +5,7 @@
 pub(crate) mod cluster;
 pub(crate) mod tests;
 
-pub(crate) use tests::{NOW, append, append_of, control, entry, id, log, short};
+pub(crate) use tests::{NOW, append, append_of, control, entry, id, log, short, spending::usage_row};
 
 use crate::SessionStore;
 use std::any::Any;
@@ -41,6 +41,9 @@ macro_rules! contract_suite {
             writing: a_deleted_session_leaves_nothing_behind,
             writing: the_usage_of_each_owner_is_counted,
             writing: a_secret_is_made_once,
+            spending: usage_is_written_with_its_append_and_kept,
+            spending: usage_is_summed_by_what_is_asked_for,
+            spending: old_usage_is_removed,
             reading: empty_sessions_are_found_by_their_age,
             writing: of_many_appends_at_one_place_one_is_written,
             writing: sessions_written_at_once_do_not_mix,

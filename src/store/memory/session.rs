@@ -6,6 +6,7 @@ use crate::{
     page::{EntriesPage, Filling},
     walk::{self, Candidates, Link, Links, run_of},
 };
+use reseed_core::usage_row::UsageRow;
 use reseed_protocol::{EntryId, SessionId};
 use std::{collections::HashMap, convert::Infallible};
 
@@ -55,7 +56,8 @@ impl Session {
         }
     }
 
-    pub(super) fn append(&mut self, lease: &Lease, first_seq: u64, append: Append) -> Result<(), Error> {
+    /// Appends. Returns the rows of the operator's account, which do not belong to the session.
+    pub(super) fn append(&mut self, lease: &Lease, first_seq: u64, append: Append) -> Result<Vec<UsageRow>, Error> {
         lease.check(first_seq, &self.epoch, self.term, self.last_seq())?;
         append.check_distinct(lease)?;
         if let Some(mark) = append.marks.iter().find(|mark| self.marks.contains_key(&mark.command_id)) {
@@ -81,7 +83,7 @@ impl Session {
         let stored = self.head.state.take();
         self.head = append.head;
         self.head.state = self.head.state.take().or(stored);
-        Ok(())
+        Ok(append.usage)
     }
 
     /// Returns records with `after_seq < seq < before_seq`, oldest first.

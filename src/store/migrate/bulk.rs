@@ -1,6 +1,7 @@
 //! What a migration needs of a store in addition to [`SessionStore`].
 
 use crate::{CommandMark, Created, EntryColumns, Error, NewRecord, Secret, SessionHead, SessionStore, StoreFuture};
+use reseed_core::usage_row::UsageRow;
 use reseed_protocol::{CommandId, SessionId};
 
 /// The most rows of a page, and the bytes of text after which a page ends.
@@ -89,6 +90,9 @@ pub(crate) trait Bulk: SessionStore {
 
     /// Stores a secret in place of the one with this name.
     fn put_secret<'a>(&'a self, name: &'a str, secret: Secret) -> StoreFuture<'a, Result<(), Error>>;
+
+    /// Returns rows of the operator's account with their numbers, which are above `after`.
+    fn usage_page(&self, after: i64) -> StoreFuture<'_, Result<Vec<(i64, UsageRow)>, Error>>;
 
     /// Marks the store as the target of a migration that is not complete.
     fn mark(&self) -> StoreFuture<'_, Result<(), Error>>;

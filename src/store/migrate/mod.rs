@@ -3,7 +3,7 @@
 //! - A session is copied as its store returns it: records with their `seq`, bodies byte for byte, marks, and the head
 //!   with its state, times and term. Records of older versions are copied in the current form. The search index is not
 //!   copied; the target's server builds its own.
-//! - Secrets of the servers are copied too.
+//! - Secrets of the servers and the account of requests to models are copied too.
 //! - Each session gets a new epoch. Both databases can be written to afterwards if the source is used again, and two
 //!   different logs must not share a name. Clients take one new snapshot.
 //! - Everything is read back from the target and compared.

@@ -6,7 +6,7 @@ use super::{
     error::Damaged,
     watch::{Beat, Watched, beats, names, watch},
 };
-use crate::{Append, Created, Error, SessionHead};
+use crate::{Append, Created, Error, SessionHead, UsageBy, UsageQuery};
 use std::collections::BTreeSet;
 
 /// The options of a migration.
@@ -86,12 +86,30 @@ pub(super) async fn run(
         }
     }
     copy.unchanged(&skipped).await?;
+    copy_usage(source, target).await?;
     unused(source, "source", &source_users).await?;
     unused(target, "target", &target_users).await?;
     if damaged.count > 0 && !options.skip_damaged {
         return Err(MigrateError::Damaged(damaged));
     }
     Ok(Migrated { verified: copy.done, damaged })
+}
+
+/// Copies the operator's account, and compares its sums.
+async fn copy_usage(source: &dyn Bulk, target: &dyn Bulk) -> Result<(), MigrateError> {
+    let mut after = 0;
+    loop {
+        let page = source.usage_page(after).await.map_err(at(READ))?;
+        let Some((last, _)) = page.last() else { break };
+        after = *last;
+        target.add_usage(page.into_iter().map(|(_, row)| row).collect()).await.map_err(at(WRITE))?;
+    }
+    let total = || UsageQuery { by: UsageBy::Total, limit: 1, ..UsageQuery::default() };
+    let there = target.usage_sums(total()).await.map_err(at(READ_BACK))?;
+    match source.usage_sums(total()).await.map_err(at(READ))? == there {
+        true => Ok(()),
+        false => Err(MigrateError::Changed { what: "the usage of models has changed".to_owned() }),
+    }
 }
 
 const READ: &str = "read the source";
@@ -171,7 +189,8 @@ impl Copy<'_> {
             if is_last && (size.records, size.marks) != (0, 0) {
                 break;
             }
-            let append = Append { records: page.records.clone(), marks: page.marks.clone(), head: found.head.clone() };
+            let (records, marks) = (page.records.clone(), page.marks.clone());
+            let append = Append { records, marks, usage: Vec::new(), head: found.head.clone() };
             self.target.append(&lease, size.records + 1, append).await.map_err(at(WRITE))?;
             match self.target.page(id, size.records, &command).await {
                 Ok(there) if there == page => {}

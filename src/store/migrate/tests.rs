@@ -4,7 +4,7 @@
 use super::{MigrateError, Migrated, Options, Progress, Size, migrate};
 use crate::{
     CommandMark, Database, Error, Head, NewRecord, Secret, SessionStore as _, UNFINISHED,
-    conformance::{NOW, append, control, entry, id, log},
+    conformance::{NOW, append, control, entry, id, log, usage_row},
     restored,
     sqlite::{OpenError, SqliteStore},
 };
@@ -37,7 +37,7 @@ async fn filled(path: &Path) {
             state: Some("s".repeat(3000).into()),
             ..Head::default()
         };
-        let append = crate::Append { records, marks: vec![mark], head };
+        let append = crate::Append { records, marks: vec![mark], usage: Vec::new(), head };
         store.append(&long, 1 + part * 500, append).await.unwrap();
     }
     let command = id("command-that-created-it");
@@ -49,6 +49,7 @@ async fn filled(path: &Path) {
     let gone = store.create(&id("gone"), "ann", NOW).await.unwrap();
     store.append(&gone, 1, append(vec![control("secret")])).await.unwrap();
     store.delete(&id("gone")).await.unwrap();
+    store.add_usage(vec![usage_row("e-1-1", "gone", 5), usage_row("e-1-2", "long", 7)]).await.unwrap();
     store.secret("seal", Secret([7; 32])).await.unwrap();
     store.close().await.unwrap();
 }
@@ -67,7 +68,8 @@ fn dump(path: &Path) -> String {
                 (SELECT group_concat(owner || sessions || ',' || empty || ',' || bytes, ' ') FROM usage)";
     let mut text = String::new();
     let secrets = "SELECT name, value FROM secret";
-    for sql in [sessions, records, marks, rest, secrets] {
+    let usage = "SELECT * FROM model_usage ORDER BY id";
+    for sql in [sessions, records, marks, rest, secrets, usage] {
         let mut statement = db.prepare(sql).unwrap();
         let columns = statement.column_count();
         let mut rows = statement.query([]).unwrap();

@@ -4,6 +4,7 @@ use super::{
     connection::Connection,
     fault::Fault,
     read::{self, listed_at},
+    spending::Columns,
 };
 use crate::{
     Append, Error, Lease, Part,
@@ -12,6 +13,7 @@ use crate::{
     upgrade::RECORD_VERSION,
 };
 use std::collections::{HashMap, HashSet};
+use tokio_postgres::types::ToSql;
 
 /// A state above this size has a row of its own. PostgreSQL stores larger values out of line, and would copy them with
 /// every new version of the row.
@@ -62,7 +64,20 @@ m AS (
   INSERT INTO mark (session, command, fingerprint, reply, checksum)
   SELECT ok.number, m.command, m.fingerprint, m.reply, m.checksum
   FROM unnest($32::bigint[], $33::text[], $34::bigint[], $35::bytea[], $36::bigint[])
-    AS m(at, command, fingerprint, reply, checksum) JOIN ok USING (at))
+    AS m(at, command, fingerprint, reply, checksum) JOIN ok USING (at)),
+u AS (
+  INSERT INTO model_usage (id, at, owner, session, model, purpose, reported, input, cached, cache_write,
+    cache_write_hour, output, reasoning, cost_nano_usd)
+  SELECT u.id, u.time, u.owner, u.session, u.model, u.purpose, u.reported, u.input, u.cached, u.cache_write,
+    u.cache_write_hour, u.output, u.reasoning, u.cost_nano_usd
+  FROM unnest($37::bigint[], $38::text[], $39::bigint[], $40::bytea[], $41::text[], $42::bytea[], $43::text[],
+    $44::boolean[], $45::bigint[], $46::bigint[], $47::bigint[], $48::bigint[], $49::bigint[], $50::bigint[],
+    $51::bigint[])
+    AS u(at, id, time, owner, session, model, purpose, reported, input, cached, cache_write, cache_write_hour, output,
+      reasoning, cost_nano_usd) JOIN ok USING (at)
+  ON CONFLICT (id) DO UPDATE SET at = excluded.at, reported = excluded.reported, input = excluded.input,
+    cached = excluded.cached, cache_write = excluded.cache_write, cache_write_hour = excluded.cache_write_hour,
+    output = excluded.output, reasoning = excluded.reasoning, cost_nano_usd = excluded.cost_nano_usd)
 SELECT at FROM ok";
 
 /// An append at a position under a lease.
@@ -127,49 +142,48 @@ pub(super) async fn send(db: &Connection, group: &[&AppendAt]) -> Result<Vec<boo
     let created: Vec<i64> = heads().map(|head| head.created_at.0).collect();
     let records = Records::of(group);
     let marks = Marks::of(group);
-    let rows = db
-        .rows(
-            APPEND,
-            &[
-                &ids,
-                &epochs,
-                &terms,
-                &before,
-                &last_seqs,
-                &last_entries,
-                &updated,
-                &listed,
-                &entries,
-                &tokens,
-                &windows,
-                &costs,
-                &unpriced,
-                &running,
-                &bytes,
-                &head_checksums,
-                &states,
-                &state_checksums,
-                &names,
-                &folded,
-                &created,
-                &are_large,
-                &(RECORD_VERSION as i16),
-                &records.at,
-                &records.seq,
-                &records.checksum,
-                &records.follows,
-                &records.entry,
-                &records.parent,
-                &records.kind,
-                &records.body,
-                &marks.at,
-                &marks.command,
-                &marks.fingerprint,
-                &marks.reply,
-                &marks.checksum,
-            ],
-        )
-        .await?;
+    let usage = Columns::of_group(group);
+    let mut params: Vec<&(dyn ToSql + Sync)> = vec![
+        &ids,
+        &epochs,
+        &terms,
+        &before,
+        &last_seqs,
+        &last_entries,
+        &updated,
+        &listed,
+        &entries,
+        &tokens,
+        &windows,
+        &costs,
+        &unpriced,
+        &running,
+        &bytes,
+        &head_checksums,
+        &states,
+        &state_checksums,
+        &names,
+        &folded,
+        &created,
+        &are_large,
+        &(RECORD_VERSION as i16),
+        &records.at,
+        &records.seq,
+        &records.checksum,
+        &records.follows,
+        &records.entry,
+        &records.parent,
+        &records.kind,
+        &records.body,
+        &marks.at,
+        &marks.command,
+        &marks.fingerprint,
+        &marks.reply,
+        &marks.checksum,
+        &usage.at,
+    ];
+    params.extend(usage.params());
+    let rows = db.rows(APPEND, &params).await?;
     let mut written = vec![false; group.len()];
     for row in rows {
         let at = usize::try_from(row.try_get::<_, i64>(0)?).ok().and_then(|at| at.checked_sub(1));

@@ -24,6 +24,7 @@ mod renew;
 mod schema;
 mod secrets;
 mod session;
+mod spending;
 mod tickets;
 mod timeline;
 mod tls;
@@ -43,7 +44,7 @@ pub use tls::Error as TlsError;
 use super::{
     Append, Cluster, CommandMark, CommitStats, Created, EntriesPage, EntryQuery, Error, Hits, Lease, ListPage,
     ListQuery, Part, SearchQuery, Secret, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord,
-    SubtreeQuery, Usage,
+    SubtreeQuery, Usage, UsageFuture, UsageQuery,
     search::{self, index::BLOCK},
     walk,
 };
@@ -54,6 +55,7 @@ use fault::Fault;
 use history::Indexer;
 use nodes::Nodes;
 use readers::{Db, Pauses, Readers};
+use reseed_core::usage_row::UsageRow;
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use session::New;
 use std::sync::Arc;
@@ -381,6 +383,24 @@ impl SessionStore for PostgresStore {
 
     fn usage<'a>(&'a self, owner: &'a str) -> StoreFuture<'a, Result<Option<Usage>, Error>> {
         Box::pin(self.readers.read(move |db| async move { read::usage(&db, owner).await.map(Some) }))
+    }
+
+    fn add_usage(&self, rows: Vec<UsageRow>) -> StoreFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            self.writer()?;
+            spending::add(&self.readers, &rows).await
+        })
+    }
+
+    fn usage_sums(&self, query: UsageQuery) -> UsageFuture<'_> {
+        Box::pin(async move { spending::sums(&self.readers, &query).await })
+    }
+
+    fn remove_usage(&self, before: Timestamp) -> StoreFuture<'_, Result<u64, Error>> {
+        Box::pin(async move {
+            self.writer()?;
+            spending::remove(&self.readers, before).await
+        })
     }
 
     fn empty_sessions(&self, before: Timestamp, limit: u32) -> StoreFuture<'_, Result<Vec<SessionId>, Error>> {

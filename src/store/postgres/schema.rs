@@ -36,6 +36,8 @@ const SERVER_VERSION_MIN: i32 = 140_000;
 /// only if it has another replica identity.
 ///
 /// Step 6: secrets that the servers share. Servers that do not know the table have secrets of their own.
+///
+/// Step 7: what requests to models cost (see `spending.rs`). Servers that do not know the table do not record theirs.
 const STEPS: &[&str] = &[
     r#"
 CREATE TABLE session (
@@ -98,12 +100,23 @@ CREATE TABLE secret (
   name text COLLATE "C" PRIMARY KEY, value bytea NOT NULL,
   created_at timestamptz NOT NULL DEFAULT clock_timestamp());
 "#,
+    r#"
+CREATE TABLE model_usage (
+  number bigint GENERATED ALWAYS AS IDENTITY, id text COLLATE "C" PRIMARY KEY, at bigint NOT NULL,
+  owner bytea NOT NULL, session text COLLATE "C" NOT NULL, model bytea NOT NULL, purpose text COLLATE "C" NOT NULL,
+  reported boolean NOT NULL, input bigint NOT NULL, cached bigint NOT NULL, cache_write bigint NOT NULL,
+  cache_write_hour bigint NOT NULL, output bigint NOT NULL, reasoning bigint NOT NULL, cost_nano_usd bigint);
+CREATE UNIQUE INDEX model_usage_number ON model_usage (number);
+CREATE INDEX model_usage_at ON model_usage (at);
+CREATE INDEX model_usage_of_owner ON model_usage (owner, at);
+CREATE INDEX model_usage_of_session ON model_usage (session, at);
+"#,
 ];
 
 /// Steps that are harmless to servers that do not know them: those servers neither miss nor damage anything. The
 /// database stores this flag with the step, so that an older version can start beside newer servers during a rolling
 /// update. Any other step keeps older versions from starting.
-const HARMLESS: &[usize] = &[4, 5, 6];
+const HARMLESS: &[usize] = &[4, 5, 6, 7];
 
 /// If the server has lz4, bodies are compressed in a quarter of the time.
 const COMPRESSION: &str = "

@@ -8,6 +8,7 @@ use super::{
     schema::{self, SchemaError},
     secrets,
     session::New,
+    spending,
     writer::Writer,
 };
 use crate::{
@@ -15,6 +16,7 @@ use crate::{
     checksum::int,
     migrate::{Bulk, Listed, PAGE_BYTES, PAGE_ROWS, Page, Size},
 };
+use reseed_core::usage_row::UsageRow;
 use reseed_protocol::{CommandId, SessionId};
 use std::sync::Arc;
 use tokio_postgres::Row;
@@ -167,6 +169,10 @@ impl Bulk for PostgresStore {
 
     fn put_secret<'a>(&'a self, name: &'a str, secret: Secret) -> StoreFuture<'a, Result<(), Error>> {
         Box::pin(secrets::replace(&self.readers, name, secret))
+    }
+
+    fn usage_page(&self, after: i64) -> StoreFuture<'_, Result<Vec<(i64, UsageRow)>, Error>> {
+        Box::pin(spending::page(&self.readers, after))
     }
 
     fn mark(&self) -> StoreFuture<'_, Result<(), Error>> {

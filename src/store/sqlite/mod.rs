@@ -17,6 +17,7 @@ mod renew;
 mod schema;
 mod scrub;
 mod secrets;
+mod spending;
 pub(super) mod transfer;
 mod tree;
 mod vacuum;
@@ -32,13 +33,14 @@ pub use vacuum::{VacuumError, Vacuumed, vacuum};
 
 use super::{
     Append, CommandMark, CommitStats, Created, EntriesPage, EntryQuery, Error, Hits, Lease, ListPage, ListQuery, Part,
-    SearchQuery, Secret, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Usage,
-    epoch::new_epoch, search, walk,
+    SearchQuery, Secret, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery,
+    USAGE_REMOVED_MAX, Usage, UsageFuture, UsageQuery, epoch::new_epoch, search, walk,
 };
 use history::Broken;
 use open::Beside;
 use readers::{READERS, Readers};
 use removal::Delete;
+use reseed_core::usage_row::UsageRow;
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use std::{path::Path, sync::Arc};
 use write::{AppendAt, Create, Open};
@@ -353,6 +355,18 @@ impl SessionStore for SqliteStore {
     fn usage<'a>(&'a self, owner: &'a str) -> StoreFuture<'a, Result<Option<Usage>, Error>> {
         let owner = owner.to_owned();
         Box::pin(self.readers.run(move |db| Ok(Some(read::usage(db, &owner)?))))
+    }
+
+    fn add_usage(&self, rows: Vec<UsageRow>) -> StoreFuture<'_, Result<(), Error>> {
+        Box::pin(self.write(spending::Add(rows)))
+    }
+
+    fn usage_sums(&self, query: UsageQuery) -> UsageFuture<'_> {
+        Box::pin(self.readers.run(move |db| spending::sums(db, &query)))
+    }
+
+    fn remove_usage(&self, before: Timestamp) -> StoreFuture<'_, Result<u64, Error>> {
+        Box::pin(self.write(spending::Remove { before, limit: USAGE_REMOVED_MAX }))
     }
 
     fn empty_sessions(&self, before: Timestamp, limit: u32) -> StoreFuture<'_, Result<Vec<SessionId>, Error>> {

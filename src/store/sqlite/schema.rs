@@ -46,6 +46,9 @@ pub(super) const VERSION: i64 = STEPS.len() as i64;
 /// of its old index may be large, so they are dropped meanwhile too, one by one; `history_shard` lists them.
 ///
 /// Step 12: secrets of the server. `created_at` is in milliseconds since 1970.
+///
+/// Step 13: what requests to models cost (see `spending.rs`). Rows name their session instead of referring to it, because
+/// they are kept when it is deleted. `at` is in milliseconds since 1970.
 pub(super) const STEPS: &[&str] = &[
     "
 CREATE TABLE session (
@@ -175,6 +178,27 @@ CREATE TABLE secret (
     value      BLOB NOT NULL,
     created_at INTEGER NOT NULL DEFAULT (1000 * unixepoch())
 ) WITHOUT ROWID;
+",
+    "
+CREATE TABLE model_usage (
+    id               TEXT PRIMARY KEY,
+    at               INTEGER NOT NULL,
+    owner            TEXT NOT NULL,
+    session          TEXT NOT NULL,
+    model            TEXT NOT NULL,
+    purpose          TEXT NOT NULL,
+    reported         INTEGER NOT NULL,
+    input            INTEGER NOT NULL,
+    cached           INTEGER NOT NULL,
+    cache_write      INTEGER NOT NULL,
+    cache_write_hour INTEGER NOT NULL,
+    output           INTEGER NOT NULL,
+    reasoning        INTEGER NOT NULL,
+    cost_nano_usd    INTEGER
+);
+CREATE INDEX model_usage_at ON model_usage (at);
+CREATE INDEX model_usage_of_owner ON model_usage (owner, at);
+CREATE INDEX model_usage_of_session ON model_usage (session, at);
 ",
 ];
 

@@ -1,13 +1,15 @@
 //! A SQLite file as the source or target of a migration. The lock of the file keeps servers out meanwhile.
 
 use super::{
-    Fault, OpenError, Options, SqliteStore, new_session, open, read, record, secrets, write::Create, writer::Write,
+    Fault, OpenError, Options, SqliteStore, new_session, open, read, record, secrets, spending, write::Create,
+    writer::Write,
 };
 use crate::{
     CommandMark, Created, EntryColumns, Error, NewRecord, Secret, SessionHead, StoreFuture,
     checksum::int,
     migrate::{Bulk, Listed, PAGE_BYTES, PAGE_ROWS, Page, Size},
 };
+use reseed_core::usage_row::UsageRow;
 use reseed_protocol::{CommandId, SessionId};
 use rusqlite::{Connection, Row};
 use std::path::Path;
@@ -125,6 +127,10 @@ impl Bulk for SqliteStore {
 
     fn put_secret<'a>(&'a self, name: &'a str, secret: Secret) -> StoreFuture<'a, Result<(), Error>> {
         Box::pin(self.write(secrets::Replace { name: name.to_owned(), secret }))
+    }
+
+    fn usage_page(&self, after: i64) -> StoreFuture<'_, Result<Vec<(i64, UsageRow)>, Error>> {
+        Box::pin(self.readers.run(move |db| spending::page(db, after)))
     }
 
     fn mark(&self) -> StoreFuture<'_, Result<(), Error>> {

@@ -5,6 +5,7 @@
 use super::{
     Fault, damaged_pages, is_damage,
     read::{self, FoundHead, int},
+    spending,
     writer::{Size, Write},
 };
 use crate::{Append, Created, Error, Head, Lease, SessionHead, checksum, page, upgrade::RECORD_VERSION};
@@ -117,6 +118,7 @@ impl Write for AppendAt {
         let found = self.check(db).map_err(|fault| fault.writing(session))?;
         self.write_records(db, &found)?;
         self.write_marks(db, found.number)?;
+        spending::write(db, &self.append.usage)?;
         self.write_head(db, found).map_err(|error| self.refused(error, || Ok(())))
     }
 }

@@ -32,7 +32,7 @@ fn said(entry: &str, parent: &str, role: &str, text: &str) -> NewRecord {
 }
 
 fn append(records: Vec<NewRecord>) -> Append {
-    Append { records, marks: Vec::new(), head: Head::default() }
+    Append { records, marks: Vec::new(), usage: Vec::new(), head: Head::default() }
 }
 
 /// Makes a session with a compaction, a branch, a cut result and calls of these tools:

@@ -24,7 +24,7 @@ async fn store(folder: &Path) -> (Arc<MemoryStore>, String) {
     };
     // The head has no state, so the log is folded.
     let head = Head { entries: history.len() as u64, ..Head::default() };
-    let append = Append { records: history.iter().map(record).collect(), marks: Vec::new(), head };
+    let append = Append { records: history.iter().map(record).collect(), marks: Vec::new(), usage: Vec::new(), head };
     store.append(&lease, 1, append).await.unwrap();
     store.release(&lease).await.unwrap();
     (store, session.to_string())

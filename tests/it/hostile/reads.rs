@@ -32,7 +32,7 @@ async fn store() -> Arc<Faulty<MemoryStore>> {
         NewRecord { body: serde_json::to_string(&event).unwrap().into(), entry: EntryColumns::of(&event) }
     };
     let head = Head { entries: ENTRIES as u64, ..Head::default() };
-    let append = Append { records: (0..ENTRIES).map(record).collect(), marks: Vec::new(), head };
+    let append = Append { records: (0..ENTRIES).map(record).collect(), marks: Vec::new(), usage: Vec::new(), head };
     store.append(&lease, 1, append).await.unwrap();
     store.release(&lease).await.unwrap();
     Arc::new(store)

@@ -145,7 +145,12 @@ async fn a_stored_reply_that_cannot_be_read_is_an_internal_error() {
     let now = Timestamp(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() as i64);
     let lease = store.create(&"newer".parse().unwrap(), "", now).await.unwrap();
     let mark = CommandMark { command_id: id.to_owned(), fingerprint: 0, reply: r#"{"type":"new"}"#.into() };
-    let append = Append { records: Vec::new(), marks: vec![mark], head: Head { created_at: now, ..Head::default() } };
+    let append = Append {
+        records: Vec::new(),
+        marks: vec![mark],
+        usage: Vec::new(),
+        head: Head { created_at: now, ..Head::default() },
+    };
     store.append(&lease, 1, append).await.unwrap();
     let mut client = Client::v2(&server.ws()).await;
     let opened = client.ask("open_session", json!({ "sessionId": "newer" })).await;

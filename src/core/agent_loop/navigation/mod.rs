@@ -16,6 +16,7 @@ use crate::agent_loop::{
     ledger::Ledger, prompt::Prompt, records::appended, records::session_updated, roster::Roster, step::Step,
     turn::appended_input,
 };
+use crate::usage_row::UsagePurpose;
 use crate::{
     compaction::machine::{
         plan::Planner,
@@ -119,7 +120,7 @@ impl Navigation {
     ) -> Option<ProposedMove> {
         match job.advance() {
             Next::Ask(body) => {
-                let request = ask_for_summary(ledger, &job, *body, PHASE, false);
+                let request = ask_for_summary(ledger, &job, *body, PHASE, false, UsagePurpose::Branch);
                 self.leaving = Some(Box::new(Leaving { request, job, proposed }));
                 return None;
             }

@@ -30,6 +30,7 @@ use crate::agent_loop::{
     stage::Stage, step::Step, subject::Subject, subject::input::Said, subject::request::Start,
     turn::memory::TurnMemory, turn::memory::WindowEvidence,
 };
+use crate::usage_row::UsagePurpose;
 use crate::{
     context::{Context, RequestCount, node::Node},
     model::{ModelRequest, Purpose},
@@ -242,7 +243,7 @@ impl Turn {
         };
         let shown_as = Some((item.clone(), shown_as));
         let withheld = roster.awaits_hooks(ledger, HookPoint::Message);
-        let request = ledger.call_model(body, shown_as, withheld, false);
+        let request = ledger.call_model(body, shown_as, withheld, false, UsagePurpose::Turn);
         let sent = prompt.sent(ledger, context, count.tokens, number);
         let (model, guards) = (ledger.state().model.clone(), roster.guards(ledger.state()));
         let estimate = prompt.text_estimate(context);

@@ -12,6 +12,7 @@ use crate::{
     compaction::{Basis, Job, Next, Order, Outcome},
     context::RequestCount,
     model::{ModelFault, ModelRequest},
+    usage_row::UsagePurpose,
 };
 use reseed_protocol::{
     ErrorCode, Timestamp,
@@ -59,7 +60,9 @@ impl Compacting<'_> {
         loop {
             match running.job.advance() {
                 Next::Ask(body) => {
-                    running.request = ask_for_summary(self.ledger, &running.job, *body, PHASE, running.can_wait());
+                    let spent_on = running.spent_on();
+                    running.request =
+                        ask_for_summary(self.ledger, &running.job, *body, PHASE, running.can_wait(), spent_on);
                     running.makes_way = false;
                     if !running.is_in_background() && !self.ledger.is_over() {
                         self.compaction.awaited = true;
@@ -241,6 +244,7 @@ pub(crate) fn ask_for_summary(
     body: ModelRequest,
     phase: &str,
     makes_way: bool,
+    spent_on: UsagePurpose,
 ) -> RequestId {
     let (done, total) = job.progress();
     ledger.emit(EphemeralEvent::CompactionProgress(CompactionProgress {
@@ -249,7 +253,7 @@ pub(crate) fn ask_for_summary(
         done,
         total,
     }));
-    ledger.call_model(body, None, false, makes_way)
+    ledger.call_model(body, None, false, makes_way, spent_on)
 }
 
 /// Handles a failed summary request that concerns the request itself: it was too large, or produced no summary. The job

@@ -5,6 +5,7 @@
 
 use crate::agent_loop::{io::Caller, io::RequestId};
 use crate::compaction::{Basis, Job, Order, Outcome};
+use crate::usage_row::UsagePurpose;
 use reseed_protocol::{
     CommandId, ErrorBody, JobId, Timestamp, Usage,
     compaction::{CompactionTrigger, FailedRung},
@@ -105,6 +106,14 @@ impl Running {
         match &self.purpose {
             JobPurpose::Preview(caller) => Some(caller.id.clone()),
             JobPurpose::Commit { .. } => None,
+        }
+    }
+
+    /// Returns what the job's requests are recorded for.
+    pub(crate) fn spent_on(&self) -> UsagePurpose {
+        match self.purpose {
+            JobPurpose::Preview(_) => UsagePurpose::Preview,
+            JobPurpose::Commit { .. } => UsagePurpose::Summary,
         }
     }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod reading;
 pub(crate) mod searching;
+pub(crate) mod spending;
 pub(crate) mod trees;
 pub(crate) mod writing;
 
@@ -32,7 +33,7 @@ pub(crate) fn entry(entry: &str, parent: &str) -> NewRecord {
 
 /// Returns an append of only these records.
 pub(crate) fn append(records: Vec<NewRecord>) -> Append {
-    Append { records, marks: Vec::new(), head: Head::default() }
+    Append { records, marks: Vec::new(), usage: Vec::new(), head: Head::default() }
 }
 
 /// Returns an append of control records with these bodies.

@@ -26,7 +26,7 @@ use std::{
 };
 
 /// Tables that must never be read as a whole.
-const LARGE: [&str; 6] = ["record", "head", "session", "mark", "state", "words"];
+const LARGE: [&str; 7] = ["record", "head", "session", "mark", "state", "words", "model_usage"];
 
 /// Tables in which every append leaves a dead row.
 const GROWING: [&str; 3] = ["head", "record", "mark"];
@@ -41,6 +41,9 @@ const CASES: &[Case] = &[
     |store| Box::pin(tests::writing::a_command_is_written_once(store)),
     |store| Box::pin(tests::writing::a_deleted_session_leaves_nothing_behind(store)),
     |store| Box::pin(tests::writing::the_usage_of_each_owner_is_counted(store)),
+    |store| Box::pin(tests::spending::usage_is_written_with_its_append_and_kept(store)),
+    |store| Box::pin(tests::spending::usage_is_summed_by_what_is_asked_for(store)),
+    |store| Box::pin(tests::spending::old_usage_is_removed(store)),
     |store| Box::pin(tests::reading::empty_sessions_are_found_by_their_age(store)),
     |store| Box::pin(tests::reading::an_entry_is_found_by_its_id(store)),
     |store| Box::pin(tests::reading::a_path_is_one_branch_newest_first(store)),
@@ -226,6 +229,10 @@ INSERT INTO mark (session, command, fingerprint, reply, checksum)
   SELECT number, 'c' || n, 0, '', 0 FROM session, generate_series(1, 10) n;
 INSERT INTO state (session, state, checksum) SELECT number, '', 0 FROM session WHERE number % 10 = 0;
 INSERT INTO words (session, first_seq, last_seq, words) SELECT number, 1, 40, 'x' FROM session WHERE number % 2 = 0;
+INSERT INTO model_usage (id, at, owner, session, model, purpose, reported, input, cached, cache_write,
+    cache_write_hour, output, reasoning, cost_nano_usd)
+  SELECT n::text, n * 1000000, ('o' || n % 20)::bytea, 's' || n % 1000, 'm', 'turn', true, 9, 0, 0, 0, 1, 0, 5
+  FROM generate_series(1, 20000) n;
 ANALYZE";
 
 /// Creates what appends leave behind while an old snapshot exists.

@@ -1,0 +1,180 @@
+//! The rows of the operator's account.
+
+use super::{append::AppendAt, fault::Fault, readers::Readers};
+use crate::{
+    Error, USAGE_REMOVED_MAX, UsageBy, UsagePage, UsageQuery,
+    spending::{Numbers, USAGE_COLUMNS, USAGE_SUMS, day_name, purpose, sum, tokens},
+};
+use reseed_core::usage_row::UsageRow;
+use reseed_protocol::{SessionId, Timestamp};
+use tokio_postgres::{Row, types::ToSql};
+
+/// Rows of a page of a migration.
+const PAGE_ROWS: i64 = 1_000;
+
+/// The columns of rows.
+#[derive(Default)]
+pub(super) struct Columns<'a> {
+    /// The position of each row's append in its group.
+    pub(super) at: Vec<i64>,
+    ids: Vec<&'a str>,
+    times: Vec<i64>,
+    owners: Vec<&'a [u8]>,
+    sessions: Vec<&'a str>,
+    models: Vec<&'a [u8]>,
+    purposes: Vec<&'static str>,
+    reported: Vec<bool>,
+    tokens: [Vec<i64>; 6],
+    costs: Vec<Option<i64>>,
+}
+
+impl<'a> Columns<'a> {
+    /// Returns the columns of a group's rows.
+    pub(super) fn of_group(group: &[&'a AppendAt]) -> Self {
+        let mut columns = Self::default();
+        for (at, append) in (1..).zip(group) {
+            append.append.usage.iter().for_each(|row| columns.push(at, row));
+        }
+        columns
+    }
+
+    fn push(&mut self, at: i64, row: &'a UsageRow) {
+        let Numbers { reported, tokens, cost } = Numbers::of(row);
+        self.at.push(at);
+        self.ids.push(&row.id);
+        self.times.push(row.at.0);
+        self.owners.push(row.owner.as_bytes());
+        self.sessions.push(row.session.as_str());
+        self.models.push(row.model.as_bytes());
+        self.purposes.push(row.purpose.as_str());
+        self.reported.push(reported);
+        for (column, number) in self.tokens.iter_mut().zip(tokens) {
+            column.push(number);
+        }
+        self.costs.push(cost);
+    }
+
+    /// Returns the parameters: the columns after `at`, in the order of the table's.
+    pub(super) fn params(&self) -> [&(dyn ToSql + Sync); 14] {
+        let [input, cached, written, hour, output, reasoning] = &self.tokens;
+        [
+            &self.ids,
+            &self.times,
+            &self.owners,
+            &self.sessions,
+            &self.models,
+            &self.purposes,
+            &self.reported,
+            input,
+            cached,
+            written,
+            hour,
+            output,
+            reasoning,
+            &self.costs,
+        ]
+    }
+}
+
+/// Adds rows that belong to no append, or copies them.
+const ADD: &str = "
+INSERT INTO model_usage (id, at, owner, session, model, purpose, reported, input, cached, cache_write,
+  cache_write_hour, output, reasoning, cost_nano_usd)
+SELECT * FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::text[], $5::bytea[], $6::text[], $7::boolean[],
+  $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[])
+ON CONFLICT (id) DO UPDATE SET at = excluded.at, reported = excluded.reported, input = excluded.input,
+  cached = excluded.cached, cache_write = excluded.cache_write, cache_write_hour = excluded.cache_write_hour,
+  output = excluded.output, reasoning = excluded.reasoning, cost_nano_usd = excluded.cost_nano_usd";
+
+/// Adds rows that belong to no append.
+pub(super) async fn add(readers: &Readers, rows: &[UsageRow]) -> Result<(), Error> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let mut columns = Columns::default();
+    rows.iter().for_each(|row| columns.push(0, row));
+    let params = &columns.params();
+    readers.write(|db, _| async move { db.rows(ADD, params).await.map(drop) }).await
+}
+
+/// Removes the oldest rows that are older than a time.
+pub(super) async fn remove(readers: &Readers, before: Timestamp) -> Result<u64, Error> {
+    let sql = "WITH gone AS (DELETE FROM model_usage WHERE id IN (SELECT id FROM model_usage WHERE at < $1 \
+               ORDER BY at LIMIT $2) RETURNING 1) SELECT count(*) FROM gone";
+    let most = &i64::from(USAGE_REMOVED_MAX);
+    let row = readers.write(|db, _| async move { db.row(sql, &[&before.0, most]).await }).await?;
+    Ok(row.map_or(0, |row| row.get::<_, i64>(0).cast_unsigned()))
+}
+
+/// Returns a page of sums.
+pub(super) async fn sums(readers: &Readers, query: &UsageQuery) -> Result<UsagePage, Error> {
+    let (from, to) = &query.bounds();
+    let (key, after) = match query.by {
+        UsageBy::User => ("owner", "($5::bytea IS NULL OR owner > $5)"),
+        UsageBy::Model => ("model", "($5::bytea IS NULL OR model > $5)"),
+        UsageBy::Session => ("session", "($5::text IS NULL OR session > $5)"),
+        UsageBy::Day => ("at / 86400000", "at / 86400000 > $5::bigint"),
+        UsageBy::Total => ("''::text", "$5::text IS NULL"),
+    };
+    let owner = if query.owner.is_some() { "owner = $3" } else { "$3::bytea IS NULL" };
+    let session = if query.session.is_some() { "session = $4" } else { "$4::text IS NULL" };
+    let sql = &format!(
+        "SELECT {key} AS key, {USAGE_SUMS} FROM model_usage WHERE at >= $1 AND at < $2 AND {owner} AND {session} \
+         AND {after} GROUP BY 1 ORDER BY 1 LIMIT $6"
+    );
+    let owner = &query.owner.as_ref().map(String::as_bytes);
+    let session = &query.session.as_ref().map(SessionId::as_str);
+    let limit = &(i64::from(query.limit) + 1);
+    let (day, text, bytes) = (query.after_day(), &query.cursor, &query.cursor.as_ref().map(String::as_bytes));
+    let day = &if query.by == UsageBy::Day { day? } else { 0 };
+    let after: &(dyn ToSql + Sync) = match query.by {
+        UsageBy::User | UsageBy::Model => bytes,
+        UsageBy::Session | UsageBy::Total => text,
+        UsageBy::Day => day,
+    };
+    let read = |row: &Row| -> Result<_, Fault> {
+        let key = match query.by {
+            UsageBy::User | UsageBy::Model => String::from_utf8_lossy(row.try_get(0)?).into_owned(),
+            UsageBy::Day => day_name(row.try_get(0)?),
+            UsageBy::Session | UsageBy::Total => row.try_get(0)?,
+        };
+        let mut numbers = [0; 11];
+        for (at, number) in (1..).zip(&mut numbers) {
+            *number = row.try_get(at)?;
+        }
+        Ok(sum(key, numbers))
+    };
+    let params: &[&(dyn ToSql + Sync)] = &[from, to, owner, session, after, limit];
+    let rows = readers.read(|db| async move { db.rows(sql, params).await }).await?;
+    let items = rows.iter().map(read).collect::<Result<_, _>>()?;
+    Ok(UsagePage::of(items, query.limit))
+}
+
+/// Returns rows with numbers above `after`, for a migration.
+pub(super) async fn page(readers: &Readers, after: i64) -> Result<Vec<(i64, UsageRow)>, Error> {
+    let sql = &format!("SELECT {USAGE_COLUMNS}, number FROM model_usage WHERE number > $1 ORDER BY number LIMIT $2");
+    let rows = readers.read(|db| async move { db.rows(sql, &[&after, &PAGE_ROWS]).await }).await?;
+    Ok(rows.iter().map(read_row).collect::<Result<_, Fault>>()?)
+}
+
+fn read_row(row: &Row) -> Result<(i64, UsageRow), Fault> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let session: &str = row.try_get(3)?;
+    let damaged = |_| Error::Unknown("the usage of models names an invalid session".to_owned());
+    let mut numbers = [0; 6];
+    for (at, number) in (7..).zip(&mut numbers) {
+        *number = row.try_get(at)?;
+    }
+    let read = UsageRow {
+        id: row.try_get(0)?,
+        at: Timestamp(row.try_get(1)?),
+        owner: text(row.try_get(2)?),
+        session: session.parse().map_err(damaged)?,
+        model: text(row.try_get(4)?),
+        purpose: purpose(row.try_get(5)?),
+        tokens: tokens(numbers),
+        source: Numbers::source(row.try_get(6)?),
+        cost_nano_usd: row.try_get::<_, Option<i64>>(13)?.map(i64::cast_unsigned),
+    };
+    Ok((row.try_get(14)?, read))
+}
