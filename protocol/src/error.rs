@@ -228,6 +228,9 @@ codes! {
         "The model server returned an invalid response.", "Check the address and API in the server's settings.";
     ContentFiltered "content_filtered" retriable: false,
         "The provider's filter refused the request or the answer.", "Rephrase the input.";
+    BudgetExhausted "budget_exhausted" retriable: false,
+        "A budget of the user, the session or the server is used up.",
+        "Wait until it is filled again: `retryAfterMs`, and the time in the message.";
     // The server
     StoreFailed "store_failed" retriable: true,
         "The store failed, or the session was closed before it answered. The command may have been stored anyway.",

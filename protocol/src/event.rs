@@ -13,8 +13,8 @@ use crate::{
     tools::{Approval, CallProgressed, CallResolved, RunTool, ToolCall, ToolCancelled},
     tree::EntryAppended,
     turn::{
-        ItemAborted, ItemDelta, ItemFinished, ItemStarted, QueueChanged, QueueItemAdded, QueueItemRemoved,
-        QueueReleased, QueueReordered, RequestDelayed, TurnFinished, TurnStarted,
+        BudgetNotice, ItemAborted, ItemDelta, ItemFinished, ItemStarted, QueueChanged, QueueItemAdded,
+        QueueItemRemoved, QueueReleased, QueueReordered, RequestDelayed, TurnFinished, TurnStarted,
     },
 };
 
@@ -86,6 +86,8 @@ messages! {
         CompactionPrepared(Box<CompactionPrepared>) = "compaction_prepared",
         /// The window is nearly full and will not be compacted, or there is another problem with the context.
         ContextWarning(ContextWarning) = "context_warning",
+        /// A budget of the user, the session or the server has reached 80 or 100 percent.
+        BudgetNotice(BudgetNotice) = "budget_notice",
         /// The size of the context during a turn: after a tool result, before the next request.
         ContextUpdated(Box<ContextUpdated>) = "context_updated",
         /// Run this tool now; only sent to the host.

@@ -75,6 +75,7 @@ export type ErrorCode =
   | "upstream_empty"
   | "upstream_malformed"
   | "content_filtered"
+  | "budget_exhausted"
   | "store_failed"
   | "limit_reached"
   | "overloaded"

@@ -6,7 +6,7 @@ import type { HookCall, HookCancelled, HookFailed } from "./hooks.js";
 import type { HostChanged, PresenceChanged, SessionClosed, SessionItem, SessionUpdated, TokenExpiring } from "./session.js";
 import type { Approval, CallProgressed, CallResolved, RunTool, ToolCall, ToolCancelled } from "./tools.js";
 import type { EntryAppended } from "./tree.js";
-import type { ItemAborted, ItemDelta, ItemFinished, ItemStarted, QueueItemAdded, QueueItemRemoved, QueueReleased, QueueReordered, RequestDelayed, TurnFinished, TurnStarted } from "./turn.js";
+import type { BudgetNotice, ItemAborted, ItemDelta, ItemFinished, ItemStarted, QueueItemAdded, QueueItemRemoved, QueueReleased, QueueReordered, RequestDelayed, TurnFinished, TurnStarted } from "./turn.js";
 
 /** A durable event: one stored record, with its `seq` in the envelope. */
 export type Event =
@@ -41,6 +41,7 @@ export type EphemeralEvent =
   | { type: "compaction_progress"; payload: CompactionProgress }
   | { type: "compaction_prepared"; payload: CompactionPrepared }
   | { type: "context_warning"; payload: ContextWarning }
+  | { type: "budget_notice"; payload: BudgetNotice }
   | { type: "context_updated"; payload: ContextUpdated }
   | { type: "run_tool"; payload: RunTool }
   | { type: "host_changed"; payload: HostChanged }

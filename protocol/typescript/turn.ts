@@ -1,6 +1,6 @@
 // Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
 
-import type { CommandId, EntryId, LeafId, TurnId } from "./basics.js";
+import type { CommandId, EntryId, LeafId, Timestamp, TurnId } from "./basics.js";
 import type { Input, Message, Part, StopReason, Usage } from "./content.js";
 import type { ContextInfo } from "./context.js";
 import type { ErrorBody, ErrorCode } from "./errors.js";
@@ -306,4 +306,19 @@ export interface ItemAborted {
   itemId: EntryId;
   /** An error code. */
   reason: string;
+}
+
+/**
+ * Payload of `budget_notice`. At 100 percent, requests to the model are refused with `budget_exhausted` until the
+ * budget is filled again.
+ */
+export interface BudgetNotice {
+  /** Whose budget it is: `user`, `session` or `deployment`. */
+  budget: string;
+  /** The time for which it is meant: `day`, `month` or `session`. */
+  per: string;
+  /** The share that is used: 80 or 100. */
+  percent: number;
+  /** When it is filled again; absent if it never is. */
+  refillsAt?: Timestamp;
 }

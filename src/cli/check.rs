@@ -86,6 +86,7 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
         // Calling a webhook would make it act.
         say(format!("webhooks    {}, not called", webhooks.len()));
     }
+    service::budgets(settings)?;
     servers::check(settings, deployment.counter(&deployment.model)).await?;
     if let Some(jwt) = Jwt::open(settings, None).await? {
         say(format!("users       {jwt}"));

@@ -236,6 +236,9 @@ settings! {
         /// docker/README.md: 1 for a ping, 50 for an input. If unset, it is 60,000 for each user if AUTH_TOKENS names
         /// several; otherwise there is no limit.
         rate_limit_per_minute: Option<u32> = "", rules::whole("points", 0..=100_000_000).optional();
+        /// A JSON file with budgets in dollars and tokens, for users, sessions and the deployment; see
+        /// docker/README.md. Unset for none.
+        budgets_file: Option<PathBuf> = "", rules::path().reloaded().optional();
         fixed {
             /// The maximum number of connections that are not sockets of known users: those before `hello`, and plain
             /// HTTP. When another one comes, the oldest of the address with the most must leave. This is enough for a
@@ -306,6 +309,8 @@ settings! {
         /// What the values of AUTH_JWT_SCOPES_CLAIM stand for, as `value=scope`, separated by commas, such as
         /// `chat-users=sessions,chat-admins=operator`. If unset, they are the scopes' own names.
         auth_jwt_scopes: Vec<(String, Scope)> = "", rules::scope_map().reloaded();
+        /// The claim that names the user's class in BUDGETS_FILE; as above, it may be a path.
+        auth_jwt_class_claim: Option<String> = "", rules::claim().reloaded().optional();
         fixed {
             /// How far the provider's clock may be off, in seconds. Clocks that are set over the network are more
             /// accurate.

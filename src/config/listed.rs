@@ -1,4 +1,4 @@
-//! Shared by the files that list something, `HOOKS_FILE` and `MCP_FILE`.
+//! Shared by the files that list something: `HOOKS_FILE`, `MCP_FILE` and `BUDGETS_FILE`.
 
 use secrecy::SecretString;
 use std::{

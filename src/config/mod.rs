@@ -242,6 +242,12 @@ impl Settings {
         self.hooks.hooks_file.as_ref().map(|file| self.below_working_directory(file))
     }
 
+    /// Returns the path of the file with budgets. A relative path starts at the working directory.
+    #[must_use]
+    pub fn budgets_path(&self) -> Option<PathBuf> {
+        self.limits.budgets_file.as_ref().map(|file| self.below_working_directory(file))
+    }
+
     /// Returns the path of the file with the approval policy. A relative path starts at the working directory.
     #[must_use]
     pub fn approvals_path(&self) -> Option<PathBuf> {

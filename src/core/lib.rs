@@ -6,7 +6,7 @@
 //! - [`text`]: cleaning, masking, escaping and clipping of texts, and the files that tool calls name
 //! - [`agent_loop`]: one total function from inputs to effects
 //! - [`fingerprint`], [`usage`]: a stable hash, and sums of usage
-//! - [`usage_row`]: the operator's account of a request
+//! - [`usage_row`], [`budget`]: the operator's account of a request, and how much may be spent
 //! - [`tool`], [`approval`]: tools, and which of their calls a person must allow
 //! - [`hook`]: hook specifications and faults
 //! - [`model`]: the types that the agent loop and the providers exchange
@@ -16,6 +16,7 @@
 
 pub mod agent_loop;
 pub mod approval;
+pub mod budget;
 pub mod compaction;
 pub mod context;
 pub mod fingerprint;

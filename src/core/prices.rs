@@ -123,7 +123,8 @@ impl Prices {
         self.of.contains_key(model)
     }
 
-    /// Returns the cost of a request to this model in billionths of a dollar. Returns `None` if the price is unknown or the usage was not reported by the provider.
+    /// Returns the cost of a request to this model in billionths of a dollar. Returns `None` if the price is unknown or
+    /// the usage was not reported by the provider.
     #[must_use]
     pub fn cost_nano_usd(&self, model: &str, usage: &Usage) -> Option<u64> {
         let price = self.of.get(model).filter(|_| usage.source == UsageSource::Reported)?;

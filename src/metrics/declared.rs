@@ -195,6 +195,7 @@ fn is_expected(metric: &str, values: &[&str]) -> bool {
         // Receipts do not compare options, and all other parts.
         ("reseed_cache_verdicts_total", ["unknown", part]) => matches!(*part, "none" | "options"),
         ("reseed_cache_verdicts_total", [_, part]) => *part != "options",
+        ("reseed_budget_refusals_total", [budget, per]) => (*budget == "session") == (*per == "session"),
         ("reseed_hook_calls_total", [kind, _, outcome]) => !(*kind == "rust" && *outcome == "hook_unavailable"),
         _ => true,
     }
@@ -309,6 +310,18 @@ metrics! {
         model: [OTHER],
     },
         "Answered requests of unknown cost: the model has no price, or its server reported no usage.";
+    BUDGET_REFUSALS_TOTAL: Counter, "reseed_budget_refusals_total" {
+        budget: ["user", "session", "deployment"],
+        per: ["day", "month", "session"],
+    },
+        "Requests to the model that were refused because a budget is used up, by whose it is and its period.";
+    BUDGET_NOTICES_TOTAL: Counter, "reseed_budget_notices_total" {
+        budget: ["user", "session", "deployment"],
+        percent: ["80", "100"],
+    },
+        "Times that a budget reached a share of its limit, by whose it is.";
+    BUDGET_USED_RATIO: Gauge, "reseed_budget_used_ratio" { per: ["day", "month"] },
+        "Share of the deployment's budget that is used, as this server knows it; 0 without one.";
     PREFIX_TOKENS_TOTAL: Counter, "reseed_prefix_tokens_total" {},
         "Tokens that turn requests share as a prefix with their session's previous request, and that a provider \
         could therefore have cached.";

@@ -190,6 +190,7 @@ impl Effects {
             self.model.spent.put_back(usage);
             return Err(self.append_failed(&error));
         }
+        self.shared.budgets.written(&usage);
         self.changed = true;
         for mark in marks {
             self.answer(reply_to, mark.origin, mark.id, mark.reply);
@@ -220,6 +221,7 @@ impl Effects {
             self.model.spent.put_back(usage);
             return Err(self.append_failed(&error));
         }
+        self.shared.budgets.written(&usage);
         Ok(())
     }
 
@@ -324,10 +326,13 @@ impl Effects {
         // The session may be another server's by now, but what this one has spent is spent. A row that was written
         // already is not counted twice.
         let (usage, session) = (self.model.spent.take(), &self.lease.session);
-        if !usage.is_empty()
-            && let Err(error) = self.shared.store.add_usage(usage).await
-        {
-            tracing::error!(%session, %error, "the usage of the session's last requests is not recorded");
+        if !usage.is_empty() {
+            match self.shared.store.add_usage(usage.clone()).await {
+                Ok(()) => self.shared.budgets.written(&usage),
+                Err(error) => {
+                    tracing::error!(%session, %error, "the usage of the session's last requests is not recorded");
+                }
+            }
         }
         if let Err(error) = self.shared.store.release(&self.lease).await {
             tracing::warn!(session = %self.lease.session, %error, "release lease");

@@ -1,10 +1,12 @@
 //! The account of a session's requests to models.
 //!
-//! Each request has one [`Meter`], which makes its row when the request ends: by an answer, a failure or a
-//! cancellation, whichever comes first. Rows wait in [`Spent`] until the session's next append writes them, or until
-//! its actor writes them alone.
+//! Each request has one [`Meter`], which reserves it in the budgets, and makes its row when the request ends: by an
+//! answer, a failure or a cancellation, whichever comes first. Rows wait in [`Spent`] until the session's next append
+//! writes them, or until its actor writes them alone.
 
 use super::{
+    errors::store_error,
+    feed::Feed,
     measure::{model_answered, model_left},
     shared::Shared,
 };
@@ -15,9 +17,10 @@ use crate::{
     },
     metrics::purpose_of,
     provider::{Delay, DeltaSink},
+    shares::budgets::{Notice, Refused, Whose},
     store::Lease,
 };
-use reseed_protocol::{Message, Role, UsageSource};
+use reseed_protocol::{ErrorCode, Message, Role, Timestamp, UsageSource, event::EphemeralEvent, turn::BudgetNotice};
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicU64, Ordering},
@@ -25,6 +28,9 @@ use std::sync::{
 
 /// Bytes of text per token, for answers that broke off: a usual value for English.
 const TOKEN_BYTES: u64 = 4;
+
+/// Output tokens of an answer whose request does not limit them, for its reservation.
+const OUTPUT_TOKENS: u64 = 16_384;
 
 /// Rows that are not yet written. They are as many as requests that ended since the last input.
 #[derive(Debug, Default)]
@@ -50,6 +56,7 @@ impl Spent {
 pub(super) struct Meter {
     shared: Arc<Shared>,
     spent: Arc<Spent>,
+    feed: Arc<Feed>,
     body: MeteredRequest,
     /// The bytes of the answer that have arrived.
     bytes: AtomicU64,
@@ -61,11 +68,15 @@ struct MeteredRequest {
     row: UsageRow,
     /// The estimated tokens of the request.
     input_tokens: u64,
+    /// The most tokens of its answer.
+    output_tokens_max: u64,
 }
 
 #[derive(Debug, Default)]
 struct Progress {
     has_ended: bool,
+    /// True if a reservation is stored, which the row replaces.
+    is_reserved: bool,
     /// How often the request was withdrawn after its answer had begun.
     withdrawn: u32,
 }
@@ -74,7 +85,7 @@ impl Meter {
     /// Starts counting the `number`th request under this lease.
     pub(super) fn new(
         shared: Arc<Shared>,
-        spent: Arc<Spent>,
+        (spent, feed): (Arc<Spent>, Arc<Feed>),
         (owner, lease, number): (&str, &Lease, u64),
         request: &ModelRequest,
         purpose: UsagePurpose,
@@ -90,8 +101,29 @@ impl Meter {
             source: UsageSource::Estimated,
             cost_nano_usd: None,
         };
-        let body = MeteredRequest { row, input_tokens: request.envelope.meta.tokens };
-        Self { shared, spent, body, bytes: AtomicU64::new(0), progress: Mutex::default() }
+        let output_tokens_max = request.envelope.options.max_output_tokens.unwrap_or(OUTPUT_TOKENS);
+        let body = MeteredRequest { row, input_tokens: request.envelope.meta.tokens, output_tokens_max };
+        Self { shared, spent, feed, body, bytes: AtomicU64::new(0), progress: Mutex::default() }
+    }
+
+    /// Reserves the request in the budgets that hold for it. Waits while others in progress may use up what is left.
+    ///
+    /// # Errors
+    /// A budget is used up, or the reservation could not be stored. The request must not be sent.
+    pub(super) async fn reserve(&self) -> Result<(), ModelFault> {
+        let row = UsageRow { at: self.shared.clock.now(), ..self.estimated(self.body.output_tokens_max) };
+        let mut reserving = Reserving { meter: self, row, is_kept: false };
+        match self.shared.budgets.reserve(&reserving.row).await {
+            Ok(is_reserved) => {
+                let mut progress = self.progress();
+                // After a cancellation, the request is not sent, because its task is dropped.
+                reserving.is_kept = !progress.has_ended;
+                progress.is_reserved = is_reserved && reserving.is_kept;
+                Ok(())
+            }
+            Err(Refused::Exhausted(notice)) => Err(exhausted(&notice, self.shared.clock.now())),
+            Err(Refused::Store(error)) => Err(ModelFault::new(ErrorCode::StoreFailed, store_error(&error).message)),
+        }
     }
 
     /// Notes that a piece of the answer has arrived.
@@ -119,23 +151,27 @@ impl Meter {
                 let message = Message::new(Role::Assistant, answer.parts.clone());
                 self.estimate(deployment.counter(&request.model).message(&message).total());
             }
-            (None, Err(_)) => self.estimate_if_begun(),
+            (None, Err(_)) => self.estimate_if_begun(progress.is_reserved),
         }
     }
 
     /// Records that the request was cancelled. Its answer, which may still arrive, is not counted.
     pub(super) fn cancelled(&self) {
-        if !std::mem::replace(&mut self.progress().has_ended, true) {
-            self.estimate_if_begun();
+        let mut progress = self.progress();
+        if !std::mem::replace(&mut progress.has_ended, true) {
+            self.estimate_if_begun(progress.is_reserved);
         }
     }
 
     /// Writes the rows that wait, because no append may follow soon.
     pub(super) async fn write_alone(&self) {
         let rows = self.spent.take();
-        if let Err(error) = self.shared.store.add_usage(rows.clone()).await {
-            tracing::warn!(session = %self.body.row.session, %error, "the usage of a request is recorded later");
-            self.spent.put_back(rows);
+        match self.shared.store.add_usage(rows.clone()).await {
+            Ok(()) => self.shared.budgets.written(&rows),
+            Err(error) => {
+                tracing::warn!(session = %self.body.row.session, %error, "the usage of a request is recorded later");
+                self.spent.put_back(rows);
+            }
         }
     }
 
@@ -155,10 +191,12 @@ impl Meter {
         self.push(self.body.row.clone().reported(usage, prices));
     }
 
-    /// A request that failed before its answer began is not billed.
-    fn estimate_if_begun(&self) {
+    /// A request that failed before its answer began is not billed. Nothing replaces its reservation.
+    fn estimate_if_begun(&self, is_reserved: bool) {
         if self.bytes.load(Ordering::Relaxed) > 0 {
             self.estimate(self.written_tokens());
+        } else if is_reserved {
+            self.push(UsageRow { cost_nano_usd: Some(0), ..self.body.row.clone() });
         }
     }
 
@@ -176,12 +214,54 @@ impl Meter {
     }
 
     fn push(&self, row: UsageRow) {
-        self.spent.rows().push(UsageRow { at: self.shared.clock.now(), ..row });
+        let row = UsageRow { at: self.shared.clock.now(), ..row };
+        for notice in self.shared.budgets.settle(&row) {
+            self.feed.emit(&EphemeralEvent::BudgetNotice(BudgetNotice {
+                budget: notice.whose.kind().to_owned(),
+                per: notice.per.as_str().to_owned(),
+                percent: notice.percent,
+                refills_at: notice.refills_at,
+            }));
+        }
+        self.spent.rows().push(row);
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A reservation in progress. If it is dropped before it is kept, its request is never sent.
+struct Reserving<'a> {
+    meter: &'a Meter,
+    row: UsageRow,
+    /// True once the request's meter has taken it over.
+    is_kept: bool,
+}
+
+impl Drop for Reserving<'_> {
+    fn drop(&mut self) {
+        // It may have been stored.
+        if !self.is_kept && self.meter.shared.budgets.has_reserved(&self.row) {
+            self.meter.push(UsageRow { cost_nano_usd: Some(0), ..self.meter.body.row.clone() });
+        }
+    }
+}
+
+/// Returns the fault of a request beyond a budget, which says when it is filled again.
+fn exhausted(notice: &Notice, now: Timestamp) -> ModelFault {
+    let whose = match notice.whose {
+        Whose::User(_) => "your budget",
+        Whose::Session(_) => "the budget of this session",
+        Whose::Deployment => "the budget of this server",
+    };
+    let (per, when) = match notice.refills_at {
+        Some(time) => (format!(" for this {}", notice.per.as_str()), format!("it is filled again at {time}")),
+        None => (String::new(), "continue in a new session".to_owned()),
+    };
+    let mut fault = ModelFault::new(ErrorCode::BudgetExhausted, format!("{whose}{per} is used up; {when}"));
+    fault.retry_after_ms = notice.refills_at.map(|time| time.millis_since(now));
+    fault
 }
 
 /// Counts the pieces of an answer, and passes them on.

@@ -150,6 +150,10 @@ impl ModelCalls {
                 report.send(Err(ModelFault::new(ErrorCode::StoreFailed, message))).await;
                 return;
             }
+            if let Err(refused) = metered.reserve().await {
+                report.send(Err(refused)).await;
+                return;
+            }
             let (provider, load) = (&*parts.provider, &shared.model_server);
             let outcome = match purpose {
                 Purpose::Summary if makes_way => {
@@ -189,7 +193,8 @@ impl ModelCalls {
     pub(super) fn meter(&mut self, request: &ModelRequest, spent_on: UsagePurpose) -> Arc<Meter> {
         self.started += 1;
         let of = (&*self.owner, &self.lease, self.started);
-        Arc::new(Meter::new(self.shared.clone(), self.spent.clone(), of, request, spent_on))
+        let outcome = (self.spent.clone(), self.feed.clone());
+        Arc::new(Meter::new(self.shared.clone(), outcome, of, request, spent_on))
     }
 
     /// Returns the model of the turn's request, if it is this one.

@@ -186,6 +186,11 @@ impl Prewarm {
                 permit = shared.shares.turns().take(&owner) => permit,
                 () = ready(()) => return,
             };
+            // Without a budget for it, the cache is let go.
+            if metered.reserve().await.is_err() {
+                outcome.lock().unwrap_or_else(PoisonError::into_inner).has_failed = true;
+                return;
+            }
             let unanswered = Unanswered(true);
             let answer = timeout(TIME_MAX, parts.provider.answer(&request, &mut Silent)).await;
             drop(permit);

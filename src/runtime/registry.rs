@@ -32,7 +32,10 @@ use crate::{
     hooks::Hooks,
     metrics::limits::Limit,
     provider::Provider,
-    shares::{Permit, Share, Shares},
+    shares::{
+        Permit, Share, Shares,
+        budgets::{Budgets, Rules},
+    },
     store::{Error as StoreError, NodeId, SessionHead, SessionStore, UNFINISHED, WithUnstored},
     tools::Toolset,
 };
@@ -123,6 +126,7 @@ impl Registry {
         let unstored = store.unstored();
         let store: Arc<dyn SessionStore> = Arc::new(store);
         let shared = Shared {
+            budgets: Budgets::new(Rules::default(), store.clone(), clock.clone(), cluster.is_some()),
             stored: StoredShares::new(store.clone(), shares.clone(), &limits, has_several_users),
             model_server: ModelServerLoad::new(provider.slots()),
             store,
@@ -171,6 +175,11 @@ impl Registry {
     /// Returns the token that is cancelled when the server is about to stop.
     pub(crate) fn stopping(&self) -> CancellationToken {
         self.shared.drain.clone()
+    }
+
+    /// Returns the budgets. They limit nothing until rules are set.
+    pub(crate) fn budgets(&self) -> &Budgets {
+        &self.shared.budgets
     }
 
     /// Returns the users' shares.

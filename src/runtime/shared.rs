@@ -14,7 +14,7 @@ use crate::{
         context::counter::{Calibration, Counter, Report},
         session::Session,
     },
-    shares::Shares,
+    shares::{Shares, budgets::Budgets},
     store::{Error as StoreError, SessionStore, has_room, memory::MemoryStore},
 };
 use dashmap::DashMap;
@@ -46,6 +46,8 @@ pub(super) struct Shared {
     pub(super) resting: Resting,
     /// The shares of the users, which limit how much each may take at a time.
     pub(super) shares: Arc<Shares>,
+    /// The budgets of users, sessions and the deployment.
+    pub(super) budgets: Budgets,
     /// The limits on the sessions and bytes that each user may store.
     pub(super) stored: StoredShares,
     /// This server's membership in the cluster, if it is one of several.

@@ -55,6 +55,9 @@ pub(super) fn read(path: &str) -> Option<Read> {
     if path == "/api/nodes" {
         return Some(("nodes", None));
     }
+    if path == "/api/budgets" {
+        return Some(("budgets", None));
+    }
     if path == "/api/usage" {
         return Some(("usage", None));
     }
@@ -78,6 +81,7 @@ mod tests {
             ("/metrics", Some(("metrics", None))),
             ("/api/mcp", Some(("mcp", None))),
             ("/api/nodes", Some(("nodes", None))),
+            ("/api/budgets", Some(("budgets", None))),
             ("/api/usage", Some(("usage", None))),
             ("/api/sessions", Some(("sessions", None))),
             ("/api/sessions/k7m2q9xw4hfatz8n/context", Some(("context", Some("k7m2q9xw4hfatz8n")))),

@@ -54,8 +54,9 @@ pub(crate) struct Operator {
 /// The party that requests a ticket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Minter {
-    /// A user, for themselves, with the upper bounds of the ticket's scopes and validity.
-    User(Name, Scopes, Valid, Source),
+    /// A user, for themselves, with the upper bounds of the ticket's scopes and validity, and with their class of
+    /// budgets.
+    User(Name, Scopes, Valid, Source, Option<String>),
     Service(Service),
 }
 
@@ -135,9 +136,9 @@ impl Auth {
             return Err(Refusal::Forbidden("a service's token opens no sessions; mint a ticket with it"));
         }
         match accepted.signed(token).await? {
-            Some((jwt, Signed { name, scopes, end })) => {
+            Some((jwt, Signed { name, scopes, end, class })) => {
                 let (valid, source) = (Valid::Until(end, Duration::MAX), Source::Signed(jwt.issuer().to_owned()));
-                Ok(Draft { name, scopes, valid, source, ..everyone() })
+                Ok(Draft { name, scopes, valid, source, class, ..everyone() })
             }
             None => Err(Refusal::Wrong("nobody has this token")),
         }
@@ -191,7 +192,7 @@ impl Auth {
             None => Err(Refusal::Missing),
         };
         let draft = draft.or_else(|refusal| if accepted.is_required() { Err(refusal) } else { Ok(everyone()) })?;
-        Ok(Minter::User(draft.name, draft.scopes, draft.valid, draft.source))
+        Ok(Minter::User(draft.name, draft.scopes, draft.valid, draft.source, draft.class))
     }
 
     /// Returns the service with this token.
@@ -294,6 +295,7 @@ fn everyone() -> Draft {
         valid: Valid::Indefinitely,
         source: Source::Open,
         id: None,
+        class: None,
     }
 }
 

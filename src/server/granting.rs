@@ -117,15 +117,15 @@ fn draft(minter: Minter, wanted: Wanted) -> Result<(Draft, Duration), ErrorBody>
         Minter::User(..) => TICKET_LIFE.as_secs(),
         Minter::Service(_) => REDEEM_SECS_MAX,
     };
-    let (name, most, valid, source) = match (minter, wanted.principal) {
+    let (name, most, valid, source, class) = match (minter, wanted.principal) {
         (Minter::User(..), Some(_)) => {
             let message = "only a token of SERVICE_TOKENS mints tickets for others; leave `principal` out";
             return Err(ErrorBody::new(ErrorCode::Forbidden, message).with_field("principal"));
         }
-        (Minter::User(name, scopes, valid, source), None) => (name, scopes, valid, source),
+        (Minter::User(name, scopes, valid, source, class), None) => (name, scopes, valid, source, class),
         (Minter::Service(service), Some(principal)) if is_name(&principal) => {
             let valid = Valid::For(VALID);
-            (service.user(&principal), service.scopes, valid, service.source)
+            (service.user(&principal), service.scopes, valid, service.source, None)
         }
         (Minter::Service(_), Some(_)) => {
             let message = "`principal` must have 1 to 256 bytes without control characters";
@@ -146,7 +146,7 @@ fn draft(minter: Minter, wanted: Wanted) -> Result<(Draft, Duration), ErrorBody>
         None => TICKET_LIFE,
         Some(secs) => within(secs, redeem_max, "redeemWithinSecs")?,
     };
-    Ok((Draft { name, scopes, session: wanted.session_id, valid, source, id: None }, life))
+    Ok((Draft { name, scopes, session: wanted.session_id, valid, source, id: None, class }, life))
 }
 
 /// Returns the scopes of a ticket: the requested ones, or all that are allowed.

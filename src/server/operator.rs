@@ -1,5 +1,7 @@
-//! HTTP endpoints for operators: health, metrics, session statistics, usage, the context of a session, and MCP servers.
+//! HTTP endpoints for operators: health, metrics, session statistics, usage, budgets, the context of a session, and MCP
+//! servers.
 
+pub(super) mod budgets;
 pub(super) mod context;
 pub(super) mod mcp;
 pub(super) mod nodes;
@@ -83,8 +85,8 @@ pub(super) struct Listing {
     cursor: Option<String>,
 }
 
-/// Returns statistics of every session, or of one user's, newest first. Session names derive from conversation text, so only operators
-/// who may read content see them.
+/// Returns statistics of every session, or of one user's, newest first. Session names derive from conversation text, so
+/// only operators who may read content see them.
 pub(super) async fn sessions(
     operator: Operator,
     State(app): State<Arc<App>>,

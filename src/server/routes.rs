@@ -40,6 +40,7 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/api/sessions/{id}/tree", get(operator::session_tree))
         .route("/api/nodes", get(operator::nodes::nodes))
         .route("/api/usage", get(operator::usage::usage))
+        .route("/api/budgets", get(operator::budgets::budgets))
         .route("/api/mcp", get(operator::mcp::mcp))
         .route(relay::PATH, get(node::holder::enter))
         .route(node::ask::REVOKE_PATH, post(node::ask::revoked_elsewhere))

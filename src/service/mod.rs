@@ -9,7 +9,7 @@ mod reload;
 mod tools;
 
 pub use parts::provider;
-pub(crate) use parts::{deployment, deployment_of, mcp_file, models_take, webhooks, windows, windows_of};
+pub(crate) use parts::{budgets, deployment, deployment_of, mcp_file, models_take, webhooks, windows, windows_of};
 pub use reload::Reloaded;
 pub(crate) use reload::provider_with_key_of;
 
@@ -186,6 +186,7 @@ pub async fn start_with_extensions(
     // instead of in a turn.
     tokio::task::spawn_blocking(move || counter.warm());
     let limits = &settings.limits;
+    let budgets = parts::budgets(settings)?;
     let cluster = join(settings, store.clone(), settings.node.node_address.clone()).await?;
     let registry = Registry::new(RegistryOptions {
         store: store.clone(),
@@ -200,6 +201,7 @@ pub async fn start_with_extensions(
         host_away: Duration::from_secs(settings.turns.host_away_secs),
         cluster: cluster.clone(),
     });
+    registry.budgets().replace(budgets);
     // Forks that cannot be settled stay hidden, and are tried again at the next start.
     if let Err(error) = fork::settle(&registry).await {
         tracing::error!(%error, "settle unfinished forks");

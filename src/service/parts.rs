@@ -27,6 +27,7 @@ use crate::{
         offline::{Offline, OfflineOptions},
         openai::{OpenAi, OpenAiOptions, idle_timeout},
     },
+    shares::budgets::Rules,
     tools::mcp::McpFile,
 };
 use anyhow::Context as _;
@@ -160,6 +161,15 @@ pub(crate) fn webhooks(settings: &Settings) -> anyhow::Result<Vec<Webhook>> {
     let Some(file) = settings.hooks_path() else { return Ok(Vec::new()) };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     Ok(webhook::read(&file, &|name| settings.variables.get(name).cloned(), &clock)?)
+}
+
+/// Reads the file of budgets that the settings name. Without a file, nothing is limited.
+///
+/// # Errors
+/// A file that cannot be used.
+pub(crate) fn budgets(settings: &Settings) -> anyhow::Result<Rules> {
+    let Some(file) = settings.budgets_path() else { return Ok(Rules::default()) };
+    Rules::read(&file).map_err(|why| anyhow::anyhow!(why))
 }
 
 /// Reads the file of MCP servers that the settings name. Without a file there are no servers.

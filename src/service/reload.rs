@@ -19,14 +19,15 @@ pub struct Reloaded {
 }
 
 impl Service {
-    /// Applies settings that were read again: credentials, keys, prices, hooks and MCP servers. Connections stay open,
-    /// except those whose credentials were removed. Everything is checked first, so an error changes nothing.
+    /// Applies settings that were read again: credentials, keys, prices, budgets, hooks and MCP servers. Connections
+    /// stay open, except those whose credentials were removed. Everything is checked first, so an error changes
+    /// nothing.
     ///
     /// The provider is not affected; [`Self::replace_provider`] replaces it.
     ///
     /// # Errors
-    /// A file of keys, hooks or MCP servers cannot be used, the keys of an identity provider are unknown, or the
-    /// settings would open the server to everyone.
+    /// A file of keys, budgets, hooks or MCP servers cannot be used, the keys of an identity provider are unknown, or
+    /// the settings would open the server to everyone.
     pub async fn reload(&self, settings: &Settings) -> anyhow::Result<Reloaded> {
         let first = self.settings.lock().await;
         let (auth, jwt) = (&settings.auth, &settings.jwt);
@@ -38,6 +39,7 @@ impl Service {
         );
         let hooks = self.registry.parts().hooks().with_other_webhooks(webhooks(settings)?)?;
         let mcp = self.server_tools.mcp_file(settings)?;
+        let budgets = parts::budgets(settings)?;
         let known = self.app.auth.jwt();
         let jwt = Jwt::open(settings, known.as_deref()).await?;
         // A provider that has been down since the start must not block other settings.
@@ -49,6 +51,7 @@ impl Service {
         );
         self.registry.parts().reconfigure(settings.model.model_prices.clone(), hooks);
         self.server_tools.take_up(mcp);
+        self.registry.budgets().replace(budgets);
         let closed = self.app.auth.reload(settings, jwt);
         let mut wants_restart = first.wants_restart(settings);
         if first.has_several_users() != settings.has_several_users() {

@@ -2,8 +2,9 @@
 //!
 //! A user is the owner that credentials name. Shares apply only if there may be several users. [`quota`] counts what is
 //! held at a time (connections, open sessions, forks), by [`Permit`]s. [`turns`] lets users take turns at the model,
-//! and [`rates`] limits commands per minute.
+//! and [`rates`] limits commands per minute. [`budgets`] limit what users spend on models.
 
+pub(crate) mod budgets;
 pub(crate) mod quota;
 pub(crate) mod rates;
 pub(crate) mod turns;

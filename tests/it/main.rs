@@ -5,6 +5,7 @@ mod anthropic;
 mod arguments;
 mod bad_input;
 mod branches;
+mod budget;
 mod cache;
 mod chat;
 mod clock;

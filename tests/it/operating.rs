@@ -169,7 +169,7 @@ async fn operators_page_through_sessions_and_wrong_questions_are_told_what_is_ri
         ("/api/sessions?limit=many", 400, "invalid_field"),
         ("/api/sessions?limit=2&limit=3", 400, "invalid_field"),
         ("/api/sessions?Limit=2", 400, "invalid_field"),
-        ("/api/sessions?limit=2&owner=ann", 400, "invalid_field"),
+        ("/api/sessions?limit=2&user=ann", 400, "invalid_field"),
         ("/api/sessions/nosuchsession2345/context?fromat=envelope", 400, "invalid_field"),
         ("/api/sessions/nosuchsession2345/tree?dept=2", 400, "invalid_field"),
         ("/api/nodes?all=true", 400, "invalid_field"),
@@ -186,8 +186,8 @@ async fn operators_page_through_sessions_and_wrong_questions_are_told_what_is_ri
         assert_eq!((answered.status, &answered.json()["code"]), (400, &json!("invalid_field")), "{path}");
     }
     let answered = http::get(&server.address(), "/api/sessions?limt=2").await.json();
-    let expected =
-        "the query parameters of this address are wrong: limt: unknown field `limt`, expected `limit` or `cursor`";
+    let expected = "the query parameters of this address are wrong: limt: unknown field `limt`, expected one of `owner`, \
+                    `limit`, `cursor`";
     assert_eq!(answered["message"], expected);
 }
 

@@ -30,7 +30,8 @@ const OUTPUT: u64 = 30;
 /// What the upstream has reported: requests, input tokens and cached tokens, by model.
 type Told = Arc<Mutex<BTreeMap<String, [u64; 3]>>>;
 
-/// An upstream that counts what it reports. `hold` is never answered to the end, and `nothing` is answered with nothing.
+/// An upstream that counts what it reports. `hold` is never answered to the end, and `nothing` is answered with
+/// nothing.
 async fn upstream() -> (Upstream, Told) {
     let told = Told::default();
     let (counts, mut number) = (told.clone(), 0);
@@ -115,19 +116,19 @@ async fn every_request_is_in_the_account_once_and_stays() {
     let target = first["contextInfo"]["leafId"].clone();
     ann.ask("navigate", json!({ "entryId": target, "summarize": true })).await;
     ann.until(|frame| frame["payload"]["entry"].get("summaryUsage").is_some()).await;
-    // An answer without text is billed too.
-    assert_eq!(ann.turn("nothing").await["status"], "failed");
-    // What was cancelled is estimated.
-    ann.ask("user_input", json!({ "input": "hold" })).await;
-    ann.event("item_delta").await;
-    ann.ask("cancel_turn", json!({})).await;
-    ann.event("turn_finished").await;
     // A deleted session, and one that is not stored.
     let (mut bob, of_bob) = session(&server, BOB, json!({})).await;
     bob.turn("Hello").await;
     bob.ask("delete_session", json!({ "sessionId": of_bob })).await;
     let (mut unstored, _) = session(&server, BOB, json!({ "store": false })).await;
     unstored.turn("Hello again").await;
+    // What was cancelled is estimated.
+    unstored.ask("user_input", json!({ "input": "hold" })).await;
+    unstored.event("item_delta").await;
+    unstored.ask("cancel_turn", json!({})).await;
+    assert_eq!(unstored.event("turn_finished").await["payload"]["status"], "cancelled");
+    // An answer without text is billed too.
+    assert_eq!(unstored.turn("nothing").await["status"], "failed");
 
     let told = told.lock().unwrap().clone();
     let [requests, input, cached] = told.values().fold([0; 3], |sum, of| [0, 1, 2].map(|n| sum[n] + of[n]));
@@ -251,7 +252,12 @@ async fn operators_page_through_sums_and_get_csv() {
         ("by=day&cursor=x", "cursor"),
     ] {
         let refused = http::get_as(&server.address, &format!("/api/usage?{query}"), OPERATOR).await;
-        assert_eq!((refused.status, &refused.json()["field"]), (400, &json!(field)), "{query}: {}", refused.body);
+        assert_eq!(
+            (refused.status, &refused.json()["details"]["field"]),
+            (400, &json!(field)),
+            "{query}: {}",
+            refused.body
+        );
     }
     assert_eq!(http::get_as(&server.address, "/api/usage", ANN).await.status, 401);
 }
@@ -260,7 +266,8 @@ async fn operators_page_through_sums_and_get_csv() {
 async fn usage_is_kept_for_as_long_as_the_settings_say() {
     let folder = tempfile::tempdir().unwrap();
     filled(folder.path(), 3).await;
-    let server = Binary::start(folder.path(), &[]).await;
+    let operators = format!("ops:{OPERATOR}");
+    let server = Binary::start(folder.path(), &[("OPERATOR_TOKENS", operators.as_str())]).await;
     // A server looks for old rows when it starts.
     let none = async {
         while !usage(&server, "by=total").await.is_empty() {
@@ -289,6 +296,7 @@ async fn an_unknown_parameter_is_refused_by_name_at_every_address() {
         ("GET", format!("/api/sessions/{id}/context"), OPERATOR),
         ("GET", format!("/api/sessions/{id}/tree"), OPERATOR),
         ("GET", "/api/usage".to_owned(), OPERATOR),
+        ("GET", "/api/budgets".to_owned(), OPERATOR),
         ("GET", "/api/nodes".to_owned(), OPERATOR),
         ("GET", "/api/mcp".to_owned(), OPERATOR),
         ("POST", "/api/tickets".to_owned(), ANN),

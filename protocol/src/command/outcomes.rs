@@ -25,7 +25,7 @@ pub const OF_HOOKS: &[ErrorCode] = codes! { HookFailed HookTimeout HookUnavailab
 /// to give is replaced by an extract, so those codes are not among them.
 pub const OF_THE_MODEL: &[ErrorCode] = codes! {
     UpstreamUnreachable UpstreamTimeout UpstreamAuth UpstreamQuota UpstreamRateLimited UpstreamOverloaded
-    UpstreamNotFound UpstreamRejected UpstreamError UpstreamTruncated UpstreamMalformed
+    UpstreamNotFound UpstreamRejected UpstreamError UpstreamTruncated UpstreamMalformed BudgetExhausted
 };
 
 /// The error codes that refuse no v2 command, each with the place where it occurs instead, in Markdown.
@@ -84,6 +84,7 @@ impl Work {
                 "call_resolved",
                 "context_updated",
                 "context_warning",
+                "budget_notice",
                 "session_updated",
                 "queue_item_removed",
                 "turn_finished",
@@ -97,6 +98,7 @@ impl Work {
                 "context_compacted",
                 "compaction_failed",
                 "context_warning",
+                "budget_notice",
             ],
             Self::Hooks => &["hook_call", "hook_cancelled", "hook_failed", "entry_appended", "session_updated"],
         }

@@ -5,6 +5,7 @@ use crate::{
     context::ContextInfo,
     error::{ErrorBody, ErrorCode},
     ids::{CommandId, EntryId, TurnId},
+    time::Timestamp,
 };
 
 closed! {
@@ -68,6 +69,20 @@ open! {
         /// The error of the last attempt: `upstream_rate_limited`, `upstream_overloaded`, `upstream_unreachable`,
         /// `upstream_error` or `upstream_truncated`.
         reason: ErrorCode,
+    }
+
+    /// Payload of `budget_notice`. At 100 percent, requests to the model are refused with `budget_exhausted` until the
+    /// budget is filled again.
+    #[derive(Eq)]
+    struct BudgetNotice {
+        /// Whose budget it is: `user`, `session` or `deployment`.
+        budget: String,
+        /// The time for which it is meant: `day`, `month` or `session`.
+        per: String,
+        /// The share that is used: 80 or 100.
+        percent: u64,
+        /// When it is filled again; absent if it never is.
+        refills_at?: Timestamp,
     }
 
     /// Payload of `turn_finished`.

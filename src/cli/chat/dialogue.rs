@@ -396,6 +396,7 @@ impl Dialogue {
             EphemeralEvent::CompactionStarted(_) => self.progress("compacting the context"),
             EphemeralEvent::CompactionPrepared(prepared) => self.end_job(&prepared.job_id),
             EphemeralEvent::ContextWarning(warning) => self.line(&self.screen.warning(&warning.message)),
+            EphemeralEvent::BudgetNotice(notice) => self.line(&self.screen.budget(notice)),
             // The others are for hosts and pages, or their content comes again with an entry.
             _ => {}
         }

@@ -13,7 +13,7 @@ use reseed_protocol::{
     context::{ContextInfo, CountSource},
     session::SessionOpened,
     tools::Approval,
-    turn::{RequestDelayed, TurnFinished, TurnStatus},
+    turn::{BudgetNotice, RequestDelayed, TurnFinished, TurnStatus},
 };
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -80,6 +80,13 @@ impl Screen {
             _ => "failed",
         };
         self.note(&format!("the model server {why}; trying again in {} s", delayed.wait_ms.div_ceil(1_000)))
+    }
+
+    /// Formats the share of a budget that is used.
+    pub(super) fn budget(self, notice: &BudgetNotice) -> String {
+        let BudgetNotice { budget, per, percent, refills_at } = notice;
+        let refills = refills_at.map(|time| format!("; it is filled again at {time}")).unwrap_or_default();
+        self.note(&format!("{percent} % of the budget of the {budget} per {per} is used{refills}"))
     }
 
     /// Describes the session that was opened.

@@ -277,8 +277,13 @@ impl Job {
 
     /// Stops asking the model because time is up.
     pub fn out_of_time(&mut self) {
+        self.without_model("timeout");
+    }
+
+    /// Stops asking the model for this reason.
+    pub fn without_model(&mut self, why: &'static str) {
         self.asks_model = false;
-        self.fall_back("timeout");
+        self.fall_back(why);
     }
 
     /// Rejects an offered outcome that would leave this many tokens.

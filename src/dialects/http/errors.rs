@@ -96,7 +96,7 @@ impl From<ErrorBody> for Failure {
         let code = match error.code {
             ErrorCode::ContextOverflow => "context_length_exceeded",
             ErrorCode::UnknownModel => "model_not_found",
-            ErrorCode::UpstreamQuota => "insufficient_quota",
+            ErrorCode::UpstreamQuota | ErrorCode::BudgetExhausted => "insufficient_quota",
             ErrorCode::RateLimited | ErrorCode::UpstreamRateLimited => "rate_limit_exceeded",
             ErrorCode::Unauthenticated => "invalid_api_key",
             code => code.as_str(),
@@ -135,9 +135,11 @@ fn class(code: ErrorCode, retriable: bool) -> (StatusCode, &'static str) {
         | Code::NavigationCancelled
         | Code::QueueFull => (StatusCode::CONFLICT, invalid),
         Code::InputTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, invalid),
-        Code::RateLimited | Code::LimitReached | Code::UpstreamRateLimited | Code::UpstreamQuota => {
-            (StatusCode::TOO_MANY_REQUESTS, "rate_limit_error")
-        }
+        Code::RateLimited
+        | Code::LimitReached
+        | Code::UpstreamRateLimited
+        | Code::UpstreamQuota
+        | Code::BudgetExhausted => (StatusCode::TOO_MANY_REQUESTS, "rate_limit_error"),
         Code::Overloaded | Code::ShuttingDown | Code::UpstreamOverloaded => {
             (StatusCode::SERVICE_UNAVAILABLE, "server_error")
         }

@@ -34,6 +34,7 @@ fn a_fault_names_its_type_and_request_and_never_a_text() {
             http_status: Some(400),
             error_type: error_type.map(str::to_owned),
             request_id: Some("req_8f-1".into()),
+            usage: None,
         };
         assert_eq!(*found, expected, "{body}");
     }

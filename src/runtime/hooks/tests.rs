@@ -14,7 +14,10 @@ use crate::{
         resting::Resting,
         stored_shares::StoredShares,
     },
-    shares::Shares,
+    shares::{
+        Shares,
+        budgets::{Budgets, Rules},
+    },
     store::memory::MemoryStore,
     tools::Toolset,
 };
@@ -36,14 +39,16 @@ fn calls(hooks: Vec<Arc<dyn Hook>>) -> (HookCalls, Mailbox, mpsc::Receiver<Box<M
     );
     let (store, limits) = (Arc::new(MemoryStore::new()), LimitSettings::default());
     let shares = Shares::new(&limits, false);
+    let clock = Arc::new(ManualClock::default());
     let shared = Shared {
+        budgets: Budgets::new(Rules::default(), store.clone(), clock.clone(), false),
         model_server: ModelServerLoad::new(crate::provider::Slots::Several),
         stored: StoredShares::new(store.clone(), shares.clone(), &limits, false),
         unstored: Arc::default(),
         shares,
         store,
         parts,
-        clock: Arc::new(ManualClock::default()),
+        clock,
         detached_turn: Duration::ZERO,
         host_away: Duration::ZERO,
         drain: CancellationToken::new(),

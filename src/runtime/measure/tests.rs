@@ -36,6 +36,7 @@ fn a_turn_that_failed_is_one_line_that_names_status_model_type_and_request() {
         http_status: Some(503),
         error_type: Some("overloaded_error".into()),
         request_id: Some("req_1".into()),
+        usage: None,
     };
     let fault = ModelFault { origin: Box::new(origin), ..ModelFault::new(code, "secret words") };
     let lines = logged(|measure| {

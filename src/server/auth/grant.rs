@@ -67,6 +67,8 @@ pub(crate) struct Draft {
     pub(crate) source: Source,
     /// The public id of its ticket; `None` if there was no ticket.
     pub(crate) id: Option<String>,
+    /// The class of BUDGETS_FILE that the user's token names, if it does.
+    pub(crate) class: Option<String>,
 }
 
 /// The reason why a grant was ended early.
@@ -139,6 +141,11 @@ impl Grant {
 
     pub(crate) fn scopes(&self) -> Scopes {
         self.draft.scopes
+    }
+
+    /// Returns the class of budgets that the user's token names.
+    pub(crate) fn class(&self) -> Option<&str> {
+        self.draft.class.as_deref()
     }
 
     /// Returns the only session that it opens, if it is bound to one.
@@ -257,6 +264,7 @@ mod tests {
             scopes,
             session: session.map(|id| id.parse().expect("an id")),
             valid: Valid::Indefinitely,
+            class: None,
             source: Source::Open,
             id: None,
         }

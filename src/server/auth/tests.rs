@@ -54,7 +54,7 @@ async fn tokens_name_their_owner() {
 #[tokio::test]
 async fn a_ticket_is_good_once() {
     let auth = auth("127.0.0.1");
-    let Ok(Minter::User(user, _, _, source)) = auth.minter(Some("secret-a")).await else { panic!("a user") };
+    let Ok(Minter::User(user, _, _, source, _)) = auth.minter(Some("secret-a")).await else { panic!("a user") };
     let (ticket, _) =
         auth.issue(Draft { name: user, source, ..everyone() }, Duration::from_secs(60)).await.unwrap().unwrap();
     assert_eq!(name(&auth, None, Some(&ticket)).await.as_deref(), Some("ann"));

@@ -142,6 +142,9 @@ struct Stored {
     valid: StoredValid,
     source: Source,
     id: Option<String>,
+    /// Tickets of older versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    class: Option<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -167,6 +170,7 @@ impl Stored {
             },
             source: draft.source.clone(),
             id: draft.id.clone(),
+            class: draft.class.clone(),
         }
     }
 
@@ -180,7 +184,15 @@ impl Stored {
             }
         };
         let scopes: Scopes = self.scopes.iter().filter_map(|name| Scope::named(name)).collect();
-        Draft { name: self.name, scopes, session: self.session, valid, source: self.source, id: self.id }
+        Draft {
+            name: self.name,
+            scopes,
+            session: self.session,
+            valid,
+            source: self.source,
+            id: self.id,
+            class: self.class,
+        }
     }
 }
 
@@ -198,6 +210,7 @@ mod tests {
             valid: Valid::Indefinitely,
             source: Source::Open,
             id: None,
+            class: None,
         }
     }
 
@@ -280,8 +293,15 @@ mod tests {
             .map(|(source, (valid, expected))| (source, valid, expected))
         {
             let session = Some("s".parse().expect("an id"));
-            let draft =
-                Draft { name: "ann".into(), scopes: Scope::Read.into(), session, valid, source, id: Some("i".into()) };
+            let draft = Draft {
+                name: "ann".into(),
+                scopes: Scope::Read.into(),
+                session,
+                valid,
+                source,
+                id: Some("i".into()),
+                class: Some("pro".into()),
+            };
             let text = serde_json::to_string(&Stored::of(&draft, now)).expect("it is stored");
             let read = serde_json::from_str::<Stored>(&text).expect("it is read").draft(now, minute);
             assert_eq!((read.valid, &read.source, read.scopes), (expected, &draft.source, draft.scopes), "{text}");

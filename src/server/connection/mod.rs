@@ -86,6 +86,7 @@ impl Connection {
         if negotiated || grant.is_none() {
             timers.set(Timer::Hello, Some(now + patience.hello));
         }
+        grant.iter().for_each(|grant| app.registry.budgets().claims(grant.name(), grant.class()));
         let credentials = Credentials::new(grant, address, of_user, guest.as_deref());
         timers.set(Timer::Expiry, credentials.expiry(false));
         CONNECTIONS_TOTAL.add([], 1);
@@ -130,6 +131,7 @@ impl Connection {
     /// # Errors
     /// `limit_reached`: the user has too many connections.
     pub(super) fn known_by(&mut self, grant: Arc<Grant>) -> Result<(), ErrorBody> {
+        self.app.registry.budgets().claims(grant.name(), grant.class());
         self.credentials.known_by(grant, self.app.registry.shares(), self.wire.guest.as_deref())?;
         self.timers.set(Timer::Expiry, self.credentials.expiry(self.dialect.is_greeted()));
         Ok(())
@@ -137,6 +139,7 @@ impl Connection {
 
     /// Sets the client's grant that its edge has renewed.
     pub(super) fn renewed_by_edge(&mut self, grant: Arc<Grant>) {
+        self.app.registry.budgets().claims(grant.name(), grant.class());
         self.credentials.leave_to_edge(Some(grant));
         self.timers.set(Timer::Expiry, self.credentials.expiry(false));
     }

@@ -53,6 +53,9 @@ pub(in crate::server) struct Rights {
     /// The remaining time; absent if the credentials do not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::server) expires_in_ms: Option<u64>,
+    /// The class of budgets that the user's token names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::server) class: Option<String>,
 }
 
 impl Rights {
@@ -62,6 +65,7 @@ impl Rights {
             scopes: grant.scopes().names().map(str::to_owned).collect(),
             session_id: grant.session().cloned(),
             expires_in_ms: grant.remaining().map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
+            class: grant.class().map(str::to_owned),
         }
     }
 
@@ -79,6 +83,7 @@ impl Rights {
             valid: self.expires_in_ms.map_or(Valid::Indefinitely, |left| Valid::For(Duration::from_millis(left))),
             source: Source::Node,
             id: None,
+            class: self.class.clone(),
         })
     }
 }
@@ -115,7 +120,8 @@ mod tests {
 
     #[test]
     fn frames_are_read_as_they_were_written_and_no_command_is_one() {
-        let rights = Rights { scopes: vec!["read".into(), "new".into()], session_id: None, expires_in_ms: Some(5) };
+        let rights =
+            Rights { scopes: vec!["read".into(), "new".into()], session_id: None, expires_in_ms: Some(5), class: None };
         assert_eq!(rights.scopes(), Scopes::from(Scope::Read), "an unknown scope is left out");
         let greeting = json!({
             "type": "relay_greeting", "node": 2, "from": 1, "connectionId": "i-1", "name": "ann", "rights": rights,

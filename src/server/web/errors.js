@@ -22,6 +22,7 @@ const WORDS = {
   upstream_timeout: ["The model took too long to answer.", AGAIN],
   upstream_auth: ["The model’s provider did not accept this server’s key.", OPERATOR],
   upstream_quota: ["The account at the model’s provider is out of quota.", "Check its billing."],
+  budget_exhausted: ["The budget for this is used up.", "Wait until it is filled again."],
   upstream_rate_limited: ["The model’s provider is getting too many requests.", "Wait a moment, then try again."],
   upstream_overloaded: ["The model’s server is overloaded.", "Wait a moment, then try again."],
   upstream_not_found: ["The model’s provider does not know this model.", "Choose another one with /model."],

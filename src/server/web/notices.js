@@ -42,6 +42,12 @@ export class Notices {
         onNotice({ kind: "info", details: `${hook}, ${error.code}: ${error.message}`, message: `The extension “${hook}” failed.` });
         break;
       }
+      case "budget_notice": {
+        const { budget, percent } = event.payload;
+        const whose = budget === "user" ? "your budget" : budget === "session" ? "this chat’s budget" : "the server’s budget";
+        onNotice({ kind: "info", message: percent < 100 ? `${percent} % of ${whose} is used.` : `All of ${whose} is used.` });
+        break;
+      }
       case "request_delayed": {
         // Announce the wait once, not every second.
         const { reason, waitMs } = event.payload;

@@ -43,6 +43,7 @@ mod tests {
             records: vec![NewRecord { body: "{}".into(), entry: None }],
             marks: Vec::new(),
             head: Head::default(),
+            usage: Vec::new(),
         };
         store.append(&lease, 1, append()).await.expect("the first record");
         let standby = store.standby();

@@ -47,8 +47,8 @@ pub(super) const VERSION: i64 = STEPS.len() as i64;
 ///
 /// Step 12: secrets of the server. `created_at` is in milliseconds since 1970.
 ///
-/// Step 13: what requests to models cost (see `spending.rs`). Rows name their session instead of referring to it, because
-/// they are kept when it is deleted. `at` is in milliseconds since 1970.
+/// Step 13: what requests to models cost (see `spending.rs`). Rows name their session instead of referring to it,
+/// because they are kept when it is deleted. `at` is in milliseconds since 1970.
 pub(super) const STEPS: &[&str] = &[
     "
 CREATE TABLE session (

@@ -102,7 +102,7 @@ async fn compactions_of_every_outcome_are_counted_listed_and_logged() {
         ("reseed_compaction_paused_seconds_count".to_owned(), Some(5.0)),
         (r#"reseed_compaction_duration_seconds_count{mode="foreground"}"#.to_owned(), Some(5.0)),
         ("reseed_compaction_tokens_saved_total".to_owned(), None),
-        (r#"reseed_tokens_total{purpose="summary",model="X",kind="input"}"#.to_owned(), None),
+        (r#"reseed_tokens_total{purpose="summary",model="test",kind="input"}"#.to_owned(), None),
         (r#"reseed_compaction_previews_total{outcome="shown"}"#.to_owned(), Some(1.0)),
         (r#"reseed_compaction_previews_total{outcome="applied"}"#.to_owned(), Some(1.0)),
         ("reseed_compactions_undone_total".to_owned(), Some(1.0)),

@@ -98,6 +98,7 @@ impl Snapshot {
             | EphemeralEvent::SessionClosed(_)
             | EphemeralEvent::SessionChanged(_)
             | EphemeralEvent::TokenExpiring(_)
+            | EphemeralEvent::BudgetNotice(_)
             | EphemeralEvent::Unknown(_) => return,
         }
         self.update_state();

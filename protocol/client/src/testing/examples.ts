@@ -3,6 +3,7 @@
 /** One frame of each reply and event, by the name of its file. */
 export const EXAMPLES = {
   "events/approval_request": {"sessionId":"k7m2q9xw4hfatz8n","seq":15,"type":"approval_request","payload":{"approvalId":"g4z7m2xq9whd","toolCallId":"n9x4w7ck2mze","turnId":"q5m3c7xt9wbe","name":"shell","arguments":"{\"command\":[\"cargo\",\"test\"]}","argumentsHash":"0d5a8b4f31e6c2979ab4d8f07c15e3a26b90d47f8e1c35a2907bd6e4f81c3a52","display":"{\"command\":[\"cargo\",\"test\"]}","place":"server","reason":"`shell` may destroy what it changes.","options":["allow_once","allow_always","reject_once","reject_always"],"generation":1,"expiresAt":"2026-11-22T09:18:22.414Z"}},
+  "events/budget_notice": {"sessionId":"k7m2q9xw4hfatz8n","type":"budget_notice","payload":{"budget":"user","per":"day","percent":80,"refillsAt":"2026-11-22T00:00:00.000Z"}},
   "events/call_progressed": {"sessionId":"k7m2q9xw4hfatz8n","type":"call_progressed","payload":{"toolCallId":"n9x4w7ck2mze","message":"asking the weather station","deadline":"2026-11-21T09:20:32.784Z"}},
   "events/call_resolved.approval": {"sessionId":"k7m2q9xw4hfatz8n","seq":16,"type":"call_resolved","payload":{"toolCallId":"n9x4w7ck2mze","outcome":"allowed","approvalId":"g4z7m2xq9whd","option":"allow_once","by":"tab-4"}},
   "events/call_resolved": {"sessionId":"k7m2q9xw4hfatz8n","seq":17,"type":"call_resolved","payload":{"toolCallId":"n9x4w7ck2mze","outcome":"answered"}},

@@ -6,6 +6,7 @@
 //! | the answer: no usable summary, empty or refused (`on_summary`, `on_summary_fault`) | the next attempt |
 //! | the output limit was reached before any text (`on_summary_fault`) | once: the same with room for reasoning |
 //! | the request was too large (`on_summary_fault`) | the next attempt, in smaller pieces if possible |
+//! | a budget is used up (`on_summary_fault`) | the next attempt, without the model |
 //! | another fault, or the deadline (`on_summary_fault`, `on_compaction_tick`): | |
 //! | – somebody waits, it is a preview, or older segments were being merged | the next attempt |
 //! | – otherwise | the job ends and can be tried again later |

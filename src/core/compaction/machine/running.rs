@@ -256,8 +256,8 @@ pub(crate) fn ask_for_summary(
     ledger.call_model(body, None, false, makes_way, spent_on)
 }
 
-/// Handles a failed summary request that concerns the request itself: it was too large, or produced no summary. The job
-/// makes the next attempt. Returns false for any other fault.
+/// Handles a failed summary request that concerns the request itself: it was too large, produced no summary, or is
+/// beyond a budget. The job makes the next attempt. Returns false for any other fault.
 pub(crate) fn summary_failed(ledger: &mut Ledger, job: &mut Job, fault: &ModelFault) -> bool {
     match fault.code {
         ErrorCode::ContextOverflow => {
@@ -270,6 +270,8 @@ pub(crate) fn summary_failed(ledger: &mut Ledger, job: &mut Job, fault: &ModelFa
         ErrorCode::UpstreamEmpty if fault.ran_out && job.leave_room_for_reasoning() => {}
         ErrorCode::UpstreamEmpty => job.try_again("empty"),
         ErrorCode::ContentFiltered => job.try_again("refused"),
+        // Until the budget is filled again, no other request would be sent either.
+        ErrorCode::BudgetExhausted => job.without_model("budget_exhausted"),
         _ => return false,
     }
     true

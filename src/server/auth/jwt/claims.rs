@@ -20,6 +20,8 @@ pub(super) struct Rules {
     scopes: Option<String>,
     /// Maps claim values to scopes. If it is empty, the values are the scopes' own names.
     scope_map: Vec<(String, Scope)>,
+    /// The claim that names the class of budgets.
+    class: Option<String>,
 }
 
 /// What a token's claims say.
@@ -29,6 +31,7 @@ pub(super) struct Said {
     pub(super) scopes: Scopes,
     /// The time until the token expires, including the leeway.
     pub(super) left: Duration,
+    pub(super) class: Option<String>,
 }
 
 impl Rules {
@@ -41,6 +44,7 @@ impl Rules {
             principal: settings.auth_jwt_principal_claim.clone(),
             scopes: settings.auth_jwt_scopes_claim.clone(),
             scope_map: settings.auth_jwt_scopes.clone(),
+            class: settings.auth_jwt_class_claim.clone(),
         })
     }
 
@@ -68,7 +72,9 @@ impl Rules {
         let name = claim(claims, &self.principal).and_then(Value::as_str).filter(|name| is_name(name));
         let name = name.ok_or(Refusal::Wrong("the token names no user (AUTH_JWT_PRINCIPAL_CLAIM)"))?;
         let left = Duration::try_from_secs_f64(left).unwrap_or(Duration::MAX);
-        Ok(Said { name: format!("{}{ISSUER_END}{name}", self.issuer), scopes: self.scopes(claims), left })
+        let class = self.class.as_ref().and_then(|wanted| claim(claims, wanted)).and_then(Value::as_str);
+        let class = class.filter(|class| is_name(class)).map(str::to_owned);
+        Ok(Said { name: format!("{}{ISSUER_END}{name}", self.issuer), scopes: self.scopes(claims), left, class })
     }
 
     fn scopes(&self, claims: &Claims) -> Scopes {

@@ -71,6 +71,8 @@ pub(crate) struct Signed {
     pub(crate) scopes: Scopes,
     /// When the token expires.
     pub(crate) end: Instant,
+    /// The class of budgets that it names.
+    pub(crate) class: Option<String>,
 }
 
 /// The fields of a token's header that matter here.
@@ -160,7 +162,8 @@ impl Jwt {
         if !candidates.iter().any(|key| is_of(key).unwrap_or(false)) {
             return Err(Refusal::Wrong("the token's signature is wrong"));
         }
-        Ok(Signed { name: said.name, scopes: said.scopes, end: Instant::now() + said.left.min(VALID_MAX) })
+        let end = Instant::now() + said.left.min(VALID_MAX);
+        Ok(Signed { name: said.name, scopes: said.scopes, end, class: said.class })
     }
 
     /// Returns the keys that may have signed a token. If the token names an unknown key, they are fetched again first.

@@ -150,6 +150,7 @@ pub(crate) async fn a_wrong_seq_or_term_is_fenced_and_nothing_is_written(store: 
         let refused = Append {
             records: vec![entry("e", "")],
             marks: vec![mark("c", 1)],
+            usage: Vec::new(),
             head: Head { name: "changed".into(), ..Head::default() },
         };
         let want = Error::Fenced { session: id("s"), term: 2, last_seq: 1, append_term: term, first_seq };
