@@ -116,9 +116,11 @@ impl Meter {
         match self.shared.budgets.reserve(&reserving.row).await {
             Ok(is_reserved) => {
                 let mut progress = self.progress();
-                // After a cancellation, the request is not sent, because its task is dropped.
-                reserving.is_kept = !progress.has_ended;
-                progress.is_reserved = is_reserved && reserving.is_kept;
+                if progress.has_ended {
+                    return Err(ModelFault::new(ErrorCode::Interrupted, "the request was cancelled"));
+                }
+                reserving.is_kept = true;
+                progress.is_reserved = is_reserved;
                 Ok(())
             }
             Err(Refused::Exhausted(notice)) => Err(exhausted(&notice, self.shared.clock.now())),

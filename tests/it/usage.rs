@@ -128,7 +128,8 @@ async fn every_request_is_in_the_account_once_and_stays() {
     unstored.ask("cancel_turn", json!({})).await;
     assert_eq!(unstored.event("turn_finished").await["payload"]["status"], "cancelled");
     // An answer without text is billed too.
-    assert_eq!(unstored.turn("nothing").await["status"], "failed");
+    let (mut empty, _) = session(&server, BOB, json!({})).await;
+    assert_eq!(empty.turn("nothing").await["error"]["code"], "upstream_empty");
 
     let told = told.lock().unwrap().clone();
     let [requests, input, cached] = told.values().fold([0; 3], |sum, of| [0, 1, 2].map(|n| sum[n] + of[n]));
@@ -170,7 +171,7 @@ async fn every_request_is_in_the_account_once_and_stays() {
 
     // It holds for the deleted session, over a crash, and in the terminal.
     let sessions = usage(&server, "by=session&owner=bob").await;
-    assert_eq!(sessions.len(), 2, "{sessions:?}");
+    assert_eq!(sessions.len(), 3, "{sessions:?}");
     assert!(sessions.iter().any(|item| item["session"] == of_bob), "{sessions:?}");
     let of_anns = usage(&server, "by=session&owner=ann").await;
     assert_eq!((of_anns.len(), &of_anns[0]["session"]), (1, &of_ann));

@@ -25,7 +25,7 @@ pub const OF_HOOKS: &[ErrorCode] = codes! { HookFailed HookTimeout HookUnavailab
 /// to give is replaced by an extract, so those codes are not among them.
 pub const OF_THE_MODEL: &[ErrorCode] = codes! {
     UpstreamUnreachable UpstreamTimeout UpstreamAuth UpstreamQuota UpstreamRateLimited UpstreamOverloaded
-    UpstreamNotFound UpstreamRejected UpstreamError UpstreamTruncated UpstreamMalformed BudgetExhausted
+    UpstreamNotFound UpstreamRejected UpstreamError UpstreamTruncated UpstreamMalformed
 };
 
 /// The error codes that refuse no v2 command, each with the place where it occurs instead, in Markdown.
@@ -34,6 +34,7 @@ pub const NEVER_REPLIED: &[(ErrorCode, &str)] = &[
     (ErrorCode::TurnTimeout, "`turn_finished.error`"),
     (ErrorCode::UpstreamEmpty, "`turn_finished.error`"),
     (ErrorCode::ContentFiltered, "`turn_finished.error`"),
+    (ErrorCode::BudgetExhausted, "`turn_finished.error`"),
     (ErrorCode::ContextOverflow, "`turn_finished.error`"),
     (ErrorCode::Interrupted, "`turn_finished.error` and `item_aborted.reason`, after the server stopped during a turn"),
     (ErrorCode::InvalidPatch, "`hook_failed.error`, and `turn_finished.error` if the hook is required"),

@@ -3,14 +3,11 @@
 use super::{append::AppendAt, fault::Fault, readers::Readers};
 use crate::{
     Error, USAGE_REMOVED_MAX, UsageBy, UsagePage, UsageQuery,
-    spending::{Numbers, USAGE_COLUMNS, USAGE_SUMS, day_name, purpose, sum, tokens},
+    spending::{Numbers, USAGE_SUMS, day_name, sum},
 };
 use reseed_core::usage_row::UsageRow;
 use reseed_protocol::{SessionId, Timestamp};
 use tokio_postgres::{Row, types::ToSql};
-
-/// Rows of a page of a migration.
-const PAGE_ROWS: i64 = 1_000;
 
 /// The columns of rows.
 #[derive(Default)]
@@ -148,33 +145,4 @@ pub(super) async fn sums(readers: &Readers, query: &UsageQuery) -> Result<UsageP
     let rows = readers.read(|db| async move { db.rows(sql, params).await }).await?;
     let items = rows.iter().map(read).collect::<Result<_, _>>()?;
     Ok(UsagePage::of(items, query.limit))
-}
-
-/// Returns rows with numbers above `after`, for a migration.
-pub(super) async fn page(readers: &Readers, after: i64) -> Result<Vec<(i64, UsageRow)>, Error> {
-    let sql = &format!("SELECT {USAGE_COLUMNS}, number FROM model_usage WHERE number > $1 ORDER BY number LIMIT $2");
-    let rows = readers.read(|db| async move { db.rows(sql, &[&after, &PAGE_ROWS]).await }).await?;
-    Ok(rows.iter().map(read_row).collect::<Result<_, Fault>>()?)
-}
-
-fn read_row(row: &Row) -> Result<(i64, UsageRow), Fault> {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let session: &str = row.try_get(3)?;
-    let damaged = |_| Error::Unknown("the usage of models names an invalid session".to_owned());
-    let mut numbers = [0; 6];
-    for (at, number) in (7..).zip(&mut numbers) {
-        *number = row.try_get(at)?;
-    }
-    let read = UsageRow {
-        id: row.try_get(0)?,
-        at: Timestamp(row.try_get(1)?),
-        owner: text(row.try_get(2)?),
-        session: session.parse().map_err(damaged)?,
-        model: text(row.try_get(4)?),
-        purpose: purpose(row.try_get(5)?),
-        tokens: tokens(numbers),
-        source: Numbers::source(row.try_get(6)?),
-        cost_nano_usd: row.try_get::<_, Option<i64>>(13)?.map(i64::cast_unsigned),
-    };
-    Ok((row.try_get(14)?, read))
 }

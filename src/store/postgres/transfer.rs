@@ -4,20 +4,22 @@ use super::{
     OpenError, PostgresStore, comparing, connect,
     connection::{Connection, Connector, Use},
     fault::Fault,
-    prepared, read, record,
+    prepared, read,
+    readers::Readers,
+    record,
     schema::{self, SchemaError},
     secrets,
     session::New,
-    spending,
     writer::Writer,
 };
 use crate::{
     CommandMark, Created, EntryColumns, Error, NewRecord, Postgres, Secret, SessionHead, StoreFuture,
     checksum::int,
     migrate::{Bulk, Listed, PAGE_BYTES, PAGE_ROWS, Page, Size},
+    spending::{Numbers, USAGE_COLUMNS, purpose, tokens},
 };
 use reseed_core::usage_row::UsageRow;
-use reseed_protocol::{CommandId, SessionId};
+use reseed_protocol::{CommandId, SessionId, Timestamp};
 use std::sync::Arc;
 use tokio_postgres::Row;
 
@@ -104,6 +106,35 @@ fn listed(row: &Row) -> Result<Listed, Fault> {
     Ok(Listed::of(row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))
 }
 
+/// Returns rows with numbers above `after`, for a migration.
+async fn usage_page(readers: &Readers, after: i64) -> Result<Vec<(i64, UsageRow)>, Error> {
+    let sql = &format!("SELECT {USAGE_COLUMNS}, number FROM model_usage WHERE number > $1 ORDER BY number LIMIT $2");
+    let rows = readers.read(|db| async move { db.rows(sql, &[&after, &i64::from(PAGE_ROWS)]).await }).await?;
+    Ok(rows.iter().map(read_row).collect::<Result<_, Fault>>()?)
+}
+
+fn read_row(row: &Row) -> Result<(i64, UsageRow), Fault> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let session: &str = row.try_get(3)?;
+    let damaged = |_| Error::Unknown("the usage of models names an invalid session".to_owned());
+    let mut numbers = [0; 6];
+    for (at, number) in (7..).zip(&mut numbers) {
+        *number = row.try_get(at)?;
+    }
+    let read = UsageRow {
+        id: row.try_get(0)?,
+        at: Timestamp(row.try_get(1)?),
+        owner: text(row.try_get(2)?),
+        session: session.parse().map_err(damaged)?,
+        model: text(row.try_get(4)?),
+        purpose: purpose(row.try_get(5)?),
+        tokens: tokens(numbers),
+        source: Numbers::source(row.try_get(6)?),
+        cost_nano_usd: row.try_get::<_, Option<i64>>(13)?.map(i64::cast_unsigned),
+    };
+    Ok((row.try_get(14)?, read))
+}
+
 impl Bulk for PostgresStore {
     fn size(&self) -> StoreFuture<'_, Result<Size, Error>> {
         let sql = "SELECT (SELECT count(*) FROM session), (SELECT coalesce(sum(seq), 0)::bigint FROM head)";
@@ -172,7 +203,7 @@ impl Bulk for PostgresStore {
     }
 
     fn usage_page(&self, after: i64) -> StoreFuture<'_, Result<Vec<(i64, UsageRow)>, Error>> {
-        Box::pin(spending::page(&self.readers, after))
+        Box::pin(usage_page(&self.readers, after))
     }
 
     fn mark(&self) -> StoreFuture<'_, Result<(), Error>> {
