@@ -1,26 +1,9 @@
 // Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
 
 import type { CommandId, EntryId, JobId, LeafId, Timestamp } from "./basics.js";
-import type { Usage } from "./content.js";
+import type { NativeCompaction, Usage } from "./content.js";
 import type { Breakdown, ContextInfo, PatchOp } from "./context.js";
 import type { ErrorBody } from "./errors.js";
-
-/**
- * A provider's own form of a summary. It covers everything before the first kept entry, like the text beside it. It
- * is sent only to the server, the API and the model that made it; all others read the text.
- */
-export interface NativeCompaction {
-  /** Identifies the server, without naming its address. */
-  server: string;
-  /** The API: `responses` or `messages`. */
-  api: string;
-  /** The model. */
-  model: string;
-  /** The opaque items, as the JSON text of an array. They are sent back unchanged. */
-  items: string;
-  /** The tokens that the provider reported for it; absent if it reported none. */
-  tokens?: number;
-}
 
 /** Payload of `start_compaction`. */
 export interface StartCompaction {

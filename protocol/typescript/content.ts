@@ -1,7 +1,6 @@
 // Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
 
 import type { CallId } from "./basics.js";
-import type { NativeCompaction } from "./compaction.js";
 import type { Receipt } from "./receipt.js";
 
 /** The user's input: a text, or OpenAI Responses input items. */
@@ -223,4 +222,21 @@ export interface CallPayload {
   id?: string;
   /** The other fields of the call, as the JSON text of an object. */
   fields?: string;
+}
+
+/**
+ * A provider's own form of a summary. It covers everything before the messages that are kept, like the
+ * text beside it. It is sent only to the server, the API and the model that made it; all others read the text.
+ */
+export interface NativeCompaction {
+  /** Identifies the server, without naming its address. */
+  server: string;
+  /** The API: `responses` or `messages`. */
+  api: string;
+  /** The model. */
+  model: string;
+  /** The opaque items, as the JSON text of an array. They are sent back unchanged. */
+  items: string;
+  /** The tokens that the provider reported for it; absent if it reported none. */
+  tokens?: number;
 }

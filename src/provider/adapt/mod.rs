@@ -203,7 +203,7 @@ pub(super) fn no_compaction() -> ModelFault {
 /// this conversation.
 fn refuses_compaction(fault: &ModelFault) -> bool {
     let refusal = &fault.refusal;
-    let is_about_it = refusal.needs.is_empty() || refusal.needs.contains(&Need::NoNative);
+    let is_about_it = refusal.needs.first().is_none_or(|first| *first == Need::NoNative);
     match fault.code {
         ErrorCode::UpstreamNotFound => true,
         ErrorCode::UpstreamRejected => is_about_it && !refusal.of_request.has(Need::NoCompaction),
