@@ -38,7 +38,7 @@ use std::{
 /// Maximum times that a request is sent again because of refusals. A server may name one part at a time.
 const TRIES_MAX: u32 = 8;
 /// Maximum of these if no word says what was refused: one for each item in [`BLIND`].
-const BLIND_TRIES_MAX: u32 = 7;
+const BLIND_TRIES_MAX: u32 = 8;
 /// Maximum number of models that are remembered. For others, each request works around its refusals anew.
 const MODELS_MAX: usize = 1024;
 /// Maximum number of facts remembered about sessions, a few bytes each. Beyond that, the oldest is forgotten and must

@@ -96,7 +96,7 @@ fn candidates_are_tried_in_turn_and_only_what_helps_is_kept() {
         // Nothing is named, so parts that a session may contain are tried. A session loses nothing by the order of
         // roles.
         (&[Alternate], Some(&[]), Some(Needs::of(&[Alternate])), 3),
-        (&[ShortIds], Some(&[]), None, 6),
+        (&[ShortIds], Some(&[]), None, 7),
         // The server accepts the output limit under neither name.
         (&[NoLimit], Some(&[OldLimit, NewLimit, NoLimit]), Some(Needs::of(&[NoLimit])), 3),
     ] {
