@@ -123,6 +123,7 @@ async fn every_request_is_in_the_account_once_and_stays() {
     let (mut unstored, _) = session(&server, BOB, json!({ "store": false })).await;
     unstored.turn("Hello again").await;
     // What was cancelled is estimated.
+    unstored.forget("item_delta");
     unstored.ask("user_input", json!({ "input": "hold" })).await;
     unstored.event("item_delta").await;
     unstored.ask("cancel_turn", json!({})).await;

@@ -231,7 +231,7 @@ INSERT INTO state (session, state, checksum) SELECT number, '', 0 FROM session W
 INSERT INTO words (session, first_seq, last_seq, words) SELECT number, 1, 40, 'x' FROM session WHERE number % 2 = 0;
 INSERT INTO model_usage (id, at, owner, session, model, purpose, reported, input, cached, cache_write,
     cache_write_hour, output, reasoning, cost_nano_usd)
-  SELECT n::text, n * 1000000, ('o' || n % 20)::bytea, 's' || n % 1000, 'm', 'turn', true, 9, 0, 0, 0, 1, 0, 5
+  SELECT n::text, n::bigint * 1000000, ('o' || n % 20)::bytea, 's' || n % 1000, 'm', 'turn', true, 9, 0, 0, 0, 1, 0, 5
   FROM generate_series(1, 20000) n;
 ANALYZE";
 
