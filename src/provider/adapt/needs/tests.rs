@@ -215,7 +215,7 @@ fn a_refusal_without_words_is_first_about_what_is_new() {
     assert_eq!(first(&request), [&["images"], &others[..]].concat());
     let said = Message { model: Some("m".into()), ..Message::new(Role::Assistant, Vec::new()) };
     let later = asking(vec![Message::new(Role::User, vec![picture("a")]), said]);
-    assert_eq!(first(&later)[5..], ["images", "tools"]);
+    assert_eq!(first(&later)[5..], ["compaction_item", "images", "tools"]);
 }
 
 #[test]
