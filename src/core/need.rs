@@ -92,7 +92,10 @@ impl Need {
     /// reported a request.
     #[must_use]
     pub fn shrinks(self) -> bool {
-        matches!(self, Self::NoImages | Self::NoTools | Self::NoOwnFields | Self::NoSealed | Self::Foreign)
+        matches!(
+            self,
+            Self::NoImages | Self::NoTools | Self::NoOwnFields | Self::NoSealed | Self::NoNative | Self::Foreign
+        )
     }
 }
 

@@ -163,8 +163,12 @@ impl Server {
             match api.attempt(request, &search.form, &mut *sink).await {
                 Ok((answer, shown)) => return Ok(self.completed(answer, request, search, shown)),
                 Err(failed) => {
-                    if refuses_compaction(&failed.fault) {
+                    if refuses_compaction(&failed.fault, request) {
                         self.adaptations.learn(&request.model, Need::NoCompaction);
+                    }
+                    // All of it would be compacted, and billed, once more.
+                    if failed.fault.code == ErrorCode::UpstreamTruncated {
+                        return Err(failed.fault);
                     }
                     attempts.after(failed, &mut *sink).await?;
                 }
@@ -200,10 +204,11 @@ pub(super) fn no_compaction() -> ModelFault {
 }
 
 /// Returns true if a refusal means that the model's server has no compaction of its own, and not that it cannot compact
-/// this conversation.
-fn refuses_compaction(fault: &ModelFault) -> bool {
+/// this conversation. A refusal that names nothing may be about the conversation, and so may one of an earlier item.
+fn refuses_compaction(fault: &ModelFault, request: &ModelRequest) -> bool {
     let refusal = &fault.refusal;
-    let is_about_it = refusal.needs.first().is_none_or(|first| *first == Need::NoNative);
+    let has_item = request.envelope.messages.cached.first().is_some_and(|first| first.message.native().is_some());
+    let is_about_it = refusal.needs.first() == Some(&Need::NoNative) && !has_item;
     match fault.code {
         ErrorCode::UpstreamNotFound => true,
         ErrorCode::UpstreamRejected => is_about_it && !refusal.of_request.has(Need::NoCompaction),

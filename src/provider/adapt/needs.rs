@@ -201,6 +201,11 @@ impl Scope {
             Need::NoTemperature => [2, options.temperature.unwrap_or(0.0).to_bits()],
             Need::NoEffort => [2, options.reasoning_effort.as_deref().map_or(0, |it| fingerprint(it.as_bytes()))],
             NoTools => [self.session, fingerprint_of(&request.envelope.tools)],
+            // The next compaction makes another item.
+            NoNative => {
+                let first = request.envelope.messages.cached.first().and_then(|first| first.message.native());
+                [self.session, first.map_or(0, |native| fingerprint(native.items.as_bytes()))]
+            }
             _ => [self.session, 0],
         };
         chained([self.model, of[0], 0, fingerprint(need.name().as_bytes()), of[1]])

@@ -238,6 +238,7 @@ async fn what_the_provider_refuses_is_summarised_as_usual() {
     let unknown = error(400, invalid, "compaction: Extra inputs are not permitted", Value::Null);
     let nothing = error(400, invalid, "There is nothing to summarize.", json!("compaction_nothing_to_summarize"));
     let turn = error(400, invalid, "The last turn is not complete.", json!("compaction_incomplete_turn"));
+    let vague = error(400, invalid, "Invalid value.", Value::Null);
     let missing = Reply::error(404, r#"{"detail":"Not Found"}"#);
     let overflow = Reply::overflow(20_000, 16_000);
     let (no_item, two): (Script, Script) = (
@@ -252,6 +253,8 @@ async fn what_the_provider_refuses_is_summarised_as_usual() {
         (APIS[1], always(missing), "upstream_not_found", false),
         (APIS[0], always(unknown.clone()), "upstream_rejected", false),
         (APIS[1], always(unknown), "upstream_rejected", false),
+        // It may be about the conversation.
+        (APIS[0], always(vague), "upstream_rejected", true),
         (APIS[1], always(nothing), "upstream_rejected", true),
         (APIS[1], always(turn), "upstream_rejected", true),
         (APIS[0], always(overflow), "context_overflow", true),

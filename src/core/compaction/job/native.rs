@@ -1,7 +1,7 @@
 //! The provider's own compaction: its request, and what becomes of its answer.
 //!
-//! The provider gets the conversation's own request up to the tail that is kept, so that it reads most of it from its
-//! cache. It returns opaque items that cover all of it. A readable text goes with them: the provider's, or else a
+//! The provider gets the conversation's own request up to the tail that is kept, so that it can read most of it from its
+//! cache (OpenAI's request has no tools, so with tools it cannot). It returns opaque items that cover all of it. A readable text goes with them: the provider's, or else a
 //! summary that is requested as usual. It covers the same as the items, so it replaces earlier segments.
 //!
 //! Invariant: items without an accepted text are never offered. The summary then follows as if they had not been
@@ -30,6 +30,11 @@ pub(super) struct Native {
 }
 
 impl Job {
+    /// Returns true if the provider's own compaction was requested last.
+    pub fn asks_natively(&self) -> bool {
+        matches!(self.at, State::Native(_))
+    }
+
     /// Returns the model that was asked last.
     pub(super) fn asked_model(&self) -> &str {
         match &self.at {
@@ -59,6 +64,7 @@ impl Job {
         let most = if self.task.reasons { most.max(REASONED_TOKENS_MAX) } else { most };
         (request.purpose, request.compacts) = (Purpose::Summary, Some(Compacts { instructions }));
         request.envelope.options.max_output_tokens = Some(most);
+        request.envelope.meta.tokens = tokens;
         limit_answer(&mut request.envelope.options, tokens, window_tokens - window_tokens / 20);
         (!request.envelope.messages.cached.is_empty() && request.is_paired()).then(|| Box::new(request))
     }

@@ -48,8 +48,16 @@ impl Compacting<'_> {
     /// Handles the model's answer to a summary request. If it is unusable, the job makes the next attempt.
     pub(crate) fn on_summary(&mut self, answer: &Answer) {
         let Some(mut running) = self.compaction.work.take_running() else { return };
+        // The summary that may follow has the whole time.
+        if running.job.asks_natively() {
+            self.renew_deadline(&mut running);
+        }
         running.job.take(answer);
         self.advance_or_continue(running);
+    }
+
+    fn renew_deadline(&self, running: &mut Running) {
+        running.job.deadline = self.ledger.now.plus_millis(self.ledger.deployment.summaries.timeout_ms);
     }
 
     /// Handles a failed summary request: the job makes the next attempt, or ends and can be tried again later.
@@ -77,6 +85,11 @@ impl Compacting<'_> {
         }
         let Some(mut running) = self.compaction.work.take_running() else { return };
         self.ledger.push(Effect::CancelModel(running.request));
+        if running.job.native_failed("timeout") {
+            self.renew_deadline(&mut running);
+            self.advance_or_continue(running);
+            return;
+        }
         if running.can_wait() && !running.job.is_merging() {
             self.compaction.carried.breaker.failed(self.ledger.now);
             let message = format!(
