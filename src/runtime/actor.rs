@@ -515,7 +515,11 @@ impl Actor {
         let expected = !self.visited && is_recent(VISIT_TIME);
         let may_rest = self.visited && is_recent(REST_TIME) && idle && !self.stopping && self.may_rest();
         match (may_rest, &self.resting) {
-            (true, None) => self.resting = self.shared.resting.rest(),
+            (true, None) => {
+                self.resting = self.shared.resting.rest();
+                // Whoever comes next may host, as after a session has left memory.
+                self.host_has_left();
+            }
             (true, Some(_)) => {}
             (false, _) => self.resting = None,
         }
@@ -547,7 +551,9 @@ impl Actor {
             (true, Some(_)) => REST_TIME,
         };
         let alone = self.detached_since.map(|since| since + alone_for);
-        let cold = self.prewarm.as_ref().and_then(|prewarm| prewarm.due());
+        // A session that works is asked again when it is idle.
+        let is_idle = self.agent.as_ref().is_some_and(|agent| agent.is_idle());
+        let cold = self.prewarm.as_ref().filter(|_| is_idle).and_then(|prewarm| prewarm.due());
         [tools, alone, cold, self.next_look(), self.next_host_change()].into_iter().flatten().min()
     }
 }

@@ -386,7 +386,10 @@ impl Registry {
     /// Takes a permit for another session of this user in memory. If there is no room, the sessions that rest leave.
     async fn room(&self, owner: &str) -> Result<Permit, ErrorBody> {
         match self.free_room(owner) {
-            Err(error) if error.code == ErrorCode::Overloaded && self.shared.resting.make_room().await => {
+            Err(error)
+                if matches!(error.code, ErrorCode::Overloaded | ErrorCode::LimitReached)
+                    && self.shared.resting.make_room().await =>
+            {
                 self.free_room(owner)
             }
             room => room,

@@ -273,6 +273,13 @@ impl Actor {
         self.settle_host().await
     }
 
+    /// Notes that a host that is away will not be waited for. It is the host again if it comes back first.
+    pub(super) fn host_has_left(&mut self) {
+        if let Some(away) = self.host.as_mut().and_then(|host| host.away.as_mut()) {
+            away.has_closed = true;
+        }
+    }
+
     /// Removes connections that have gone without notice.
     pub(super) async fn forget_gone(&mut self) -> Result<(), End> {
         for origin in self.members.gone() {

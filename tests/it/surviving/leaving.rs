@@ -134,3 +134,25 @@ async fn only_so_many_sessions_rest() {
     server.service.unload_resting().await;
     open(&server, 0).await;
 }
+
+#[tokio::test]
+async fn whoever_comes_while_a_session_rests_may_host() {
+    let model = Scripted::answering(|_| Reply::text("Noted."));
+    let server = Server::start(model.clone(), &[]).await;
+    let tools = |name: &str| json!([{ "name": name, "description": "Looks.", "parameters": { "type": "object" } }]);
+    let mut first = Client::v2(&server.ws()).await;
+    let opened = first.ask("open_session", json!({ "tools": tools("one") })).await["payload"].clone();
+    first.turn("My cat is called Miso.").await;
+    first.hang_up();
+
+    let mut second = Client::v2(&server.ws()).await;
+    let opening = json!({ "sessionId": opened["sessionId"], "tools": tools("two") });
+    // Until the server has seen that the first is gone.
+    while second.ask("open_session", opening.clone()).await["payload"]["presence"].as_array().unwrap().len() > 1 {
+        second.ask("close_session", json!({})).await;
+    }
+    second.turn("Who is Miso?").await;
+    let requests = model.requests();
+    let offered: Vec<&str> = requests.last().unwrap().envelope.tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(offered, ["two"]);
+}
