@@ -66,6 +66,36 @@ onPage("a refused input is put back, even if it was to start a chat", {}, async 
   assert.equal(await page.inputValue("#input"), "");
 });
 
+onPage("a refused input comes back before what was typed since; one in flight is stored", {}, async ({ page, server }) => {
+  await say(page, "hello");
+  await settled(page, 1);
+  const sendThenType = (text) => page.evaluate((sent) => {
+    const input = document.querySelector("#input");
+    for (const value of [sent, "typed since"]) {
+      input.value = value;
+      input.dispatchEvent(new Event("input", { bubbles: true }));
+      if (value === sent) document.querySelector("#composer").requestSubmit();
+    }
+  }, text);
+  await sendThenType("too much");
+  await page.waitForSelector(".toast.error:has-text('too long for the model')");
+  assert.equal(await page.inputValue("#input"), "too much\n\ntyped since");
+  // The page is left before a reply can arrive.
+  await page.evaluate(() => {
+    const input = document.querySelector("#input");
+    input.value = "not accepted yet";
+    input.dispatchEvent(new Event("input", { bubbles: true }));
+    document.querySelector("#composer").requestSubmit();
+    dispatchEvent(new PageTransitionEvent("pagehide"));
+    window.kept = sessionStorage.getItem("reseed.drafts");
+  });
+  assert.match(await page.evaluate(() => window.kept), /not accepted yet/);
+  await settled(page, 2);
+  assert.equal(await page.inputValue("#input"), "");
+  assert.doesNotMatch(await page.evaluate(() => sessionStorage.getItem("reseed.drafts")), /not accepted yet/);
+  assert.equal(server.worlds.size, 1);
+});
+
 /** A picture of one pixel. */
 const PIXEL = Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==", "base64");
 
@@ -133,6 +163,40 @@ for (const [name, options] of Object.entries({ desktop: {}, phone: { viewport: S
     assert.deepEqual(await page.locator("#attachments img").evaluate((image) => [image.naturalWidth <= 1568, image.src.length < 700_000, image.src.slice(0, 16)]), [true, true, "data:image/jpeg;"]);
   });
 }
+
+onPage("files go to the chat in which they were chosen; its message waits", {}, async ({ page, server }) => {
+  await say(page, "first chat");
+  await settled(page, 1);
+  const [{ sessionId }] = server.worlds.values();
+  let release;
+  const held = new Promise((resolve) => (release = resolve));
+  await page.route("**/files.js", async (route) => {
+    await held;
+    await route.continue();
+  });
+  const picture = (name, buffer = PIXEL) => ({ name: `${name}.png`, mimeType: "image/png", buffer });
+  const bad = picture("bad", Buffer.from("no picture"));
+  const files = Array.from({ length: 9 }, (_, index) => picture(index));
+  await page.fill("#input", "with pictures");
+  // Two selections at once stay within the limit of 16.
+  await page.setInputFiles("#files", files);
+  await page.setInputFiles("#files", [...files.slice(1), bad]);
+  assert.deepEqual([await page.innerText("#estimate"), await page.isDisabled("#send")], ["Reading…", true]);
+  await page.click("#new-session");
+  await page.waitForSelector("#welcome:not([hidden])");
+  await page.fill("#input", "second chat");
+  assert.equal(await page.isDisabled("#send"), false);
+  release();
+  await page.waitForSelector(".toast.error:has-text('at most 16 attachments')");
+  assert.equal(await page.locator("#attachments li").count(), 0);
+  await page.evaluate((id) => (location.hash = `#session=${id}`), sessionId);
+  await page.waitForFunction(() => document.querySelectorAll("#attachments li").length === 16);
+  assert.equal(await page.inputValue("#input"), "with pictures");
+  assert.equal(await page.locator("#attachments [aria-label='Remove Picture 16']").count(), 1);
+  await page.click("#attachments [aria-label='Remove Picture 16']");
+  await page.setInputFiles("#files", [bad]);
+  await page.waitForSelector(".toast.error:has-text('“bad.png” is not attached: it cannot be decoded')");
+});
 
 onPage("arrows, Tab, Enter and Escape in the menu", { wordMillis: 15 }, async ({ page }) => {
   await page.focus("#input");

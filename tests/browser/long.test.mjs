@@ -35,6 +35,27 @@ async function chat(page, server, turns, answer = (turn) => `Answer ${turn}: **s
 
 const count = (page, selector = "*") => page.evaluate((all) => document.querySelectorAll(all).length, selector);
 
+onPage("an open editor survives while the chat shows another part", {}, async ({ page, server }) => {
+  const world = await chat(page, server, 100);
+  const { entryId } = world.entries.findLast((entry) => entry.role === "user");
+  await page.focus("#input");
+  await page.keyboard.press("ArrowUp");
+  const field = page.locator(`#log [data-entry="${entryId}"] .editor textarea`);
+  await field.fill("asked differently");
+  for (let up = 0; up < 30 && (await field.count()) > 0; up += 1) {
+    await page.evaluate(() => {
+      document.querySelector("#chat").scrollTop = 0;
+    });
+    await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+  }
+  assert.equal(await field.count(), 0);
+  await page.click("#jump");
+  await field.waitFor();
+  assert.equal(await field.inputValue(), "asked differently");
+  await field.press("Escape");
+  assert.equal(await page.innerText(`#log [data-entry="${entryId}"] .bubble`), "question 100");
+});
+
 onPage("500 turns: the number of elements is bounded, at the end, on the way up and at the beginning", {}, async ({ page, server }) => {
   const bare = await count(page);
   await chat(page, server, 500);

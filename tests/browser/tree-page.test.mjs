@@ -95,6 +95,12 @@ onPage("an answer is regenerated, also with another model and during an answer; 
   assert.equal(world.model, "mock-1");
   await say(page, "a long one, held");
   await page.waitForSelector("#stop:not([hidden])");
+  // The newest question has no answer yet: the command leaves it alone.
+  await say(page, "/regenerate");
+  await page.waitForSelector(".toast:has-text('The last message has no answer yet')");
+  assert.equal(await page.inputValue("#input"), "/regenerate");
+  await page.fill("#input", "");
+  assert.equal(await page.locator("#stop").isVisible(), true);
   await act(answer, "Regenerate");
   await page.click("dialog button:has-text('Stop and regenerate')");
   await answer.locator(".count:has-text('5/5')").waitFor();

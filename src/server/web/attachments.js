@@ -2,10 +2,13 @@
  * What is sent with a message: pictures and text files, taken by the button, by paste or by drop. They wait below the
  * chat, each with what it costs, and can be taken away.
  *
+ * Files are read one selection after the other. They go to the draft that was shown when they were chosen.
+ *
  * @typedef {import("reseed-protocol").Part} Part
+ * @typedef {{ session: string }} Reading files that are being read, with the session whose draft gets them
  */
 
-import { fileOf } from "./attached.js";
+import { fileOf, joined } from "./attached.js";
 import { byId, el, iconButton, number } from "./dom.js";
 
 /** Maximum attachments of a message. */
@@ -23,11 +26,18 @@ const COUNTED_CHARS = 4000;
 export class Attachments {
   /**
    * @param {import("./app.js").App} app
-   * @param {() => void} onChange
+   * @param {object} listeners
+   * @param {() => void} listeners.onChange
+   * @param {() => Reading} listeners.onRead called when files for the displayed draft begin to be read
+   * @param {(reading: Reading) => import("./drafts.js").Draft} listeners.draftOf returns the draft that gets the files
+   * @param {(reading: Reading, parts: Part[]) => void} listeners.onDone called with what was read
    */
-  constructor(app, onChange) {
+  constructor(app, listeners) {
     this.app = app;
-    this.onChange = onChange;
+    this.listeners = listeners;
+    /** The end of the files that are being read. */
+    this.queue = Promise.resolve();
+    this.isReading = false;
     this.list = byId("attachments", HTMLElement);
     this.estimate = byId("estimate", HTMLElement);
     this.button = byId("attach", HTMLButtonElement);
@@ -39,14 +49,14 @@ export class Attachments {
     this.counted = "";
     this.button.addEventListener("click", () => this.field.click());
     this.field.addEventListener("change", () => {
-      void this.take([...(this.field.files ?? [])]);
+      this.take([...(this.field.files ?? [])]);
       this.field.value = "";
     });
     document.addEventListener("dragover", (event) => this.over(event, true));
     document.addEventListener("dragleave", (event) => event.relatedTarget === null && this.over(event, false));
     document.addEventListener("drop", (event) => {
       this.over(event, false);
-      void this.take([...(event.dataTransfer?.files ?? [])]);
+      this.take([...(event.dataTransfer?.files ?? [])]);
     });
   }
 
@@ -69,7 +79,7 @@ export class Attachments {
     const { clipboardData } = event;
     if (!clipboardData || clipboardData.files.length === 0 || clipboardData.types.includes("text/plain")) return;
     event.preventDefault();
-    void this.take([...clipboardData.files]);
+    this.take([...clipboardData.files]);
   }
 
   /** Returns the model, if it is known to take no pictures. */
@@ -83,19 +93,35 @@ export class Attachments {
    * Attaches files, or says why not.
    * @param {File[]} files
    */
-  async take(files) {
-    const { app } = this;
+  take(files) {
+    const { app, blind } = this;
     if (files.length === 0 || app.readOnly) return;
+    const reading = this.listeners.onRead();
+    this.queue = this.queue.then(async () => {
+      const parts = await app.quietly(this.read(files, reading, blind));
+      this.listeners.onDone(reading, parts ?? []);
+    });
+  }
+
+  /**
+   * Reads files until their draft is full.
+   * @param {File[]} files
+   * @param {Reading} reading
+   * @param {string | null} blind
+   * @returns {Promise<Part[]>}
+   */
+  async read(files, reading, blind) {
+    const { app } = this;
     const part = await app.part(async () => await import("./files.js"));
-    if (!part) return;
+    if (!part) return [];
     const bytesMax = (app.client.welcome?.limits.messageBytesMax ?? MESSAGE_BYTES) - FRAME_BYTES;
-    const used = new TextEncoder().encode(JSON.stringify(this.parts)).length;
-    const room = files.slice(0, ATTACHED_MAX - this.parts.length);
-    const { parts, refusals } = await part.readFiles(room, { bytesMax, bytesLeft: bytesMax - used, blind: this.blind });
+    const draft = this.listeners.draftOf(reading);
+    const used = new TextEncoder().encode(JSON.stringify(joined(draft))).length;
+    const room = files.slice(0, Math.max(0, ATTACHED_MAX - draft.attached.length));
+    const { parts, refusals } = await part.readFiles(room, { bytesMax, bytesLeft: bytesMax - used, blind });
     if (room.length < files.length) refusals.push(`A message has at most ${ATTACHED_MAX} attachments.`);
     if (refusals.length > 0) app.listeners.onNotice({ kind: "error", message: refusals.join(" ") });
-    this.set([...this.parts, ...parts]);
-    this.onChange();
+    return parts;
   }
 
   /** @param {readonly Part[]} parts */
@@ -112,14 +138,15 @@ export class Attachments {
    */
   chip(part, index) {
     const file = fileOf(part);
-    const name = file?.name ?? "Picture";
+    const pictures = this.parts.filter(({ type }) => type === "image");
+    const name = file?.name ?? (pictures.length > 1 ? `Picture ${pictures.indexOf(part) + 1}` : "Picture");
     return el("li", {},
       part.type === "image" && el("img", { src: part.url, alt: "" }),
       el("span", { class: "what", dir: "auto" }, name),
       el("span", { class: "size" }, `about ${number(tokensOf(part))} tokens`),
       iconButton("close", `Remove ${name}`, () => {
         this.set(this.parts.filter((_, other) => other !== index));
-        this.onChange();
+        this.listeners.onChange();
       }));
   }
 
@@ -130,12 +157,17 @@ export class Attachments {
    */
   count(chars, text) {
     const info = this.app.snapshot?.contextInfo;
-    const isShown = this.parts.length > 0 || chars > COUNTED_CHARS;
-    const key = isShown ? [chars, this.tokens, info?.tokenCount, info?.maxTokens].join() : "";
+    const isShown = this.isReading || this.parts.length > 0 || chars > COUNTED_CHARS;
+    const key = isShown ? [this.isReading, chars, this.tokens, info?.tokenCount, info?.maxTokens].join() : "";
     if (key === this.counted) return;
     this.counted = key;
     this.estimate.hidden = !isShown;
     if (!isShown) return;
+    this.estimate.classList.toggle("wrong", false);
+    if (this.isReading) {
+      this.estimate.textContent = "Reading…";
+      return;
+    }
     const tokens = this.tokens + tokensOf({ type: "text", text: text() });
     const room = info && info.maxTokens - info.reservedTokens;
     const isOver = room !== undefined && tokens > room;

@@ -113,15 +113,16 @@ export class Branching {
    * Regenerates an answer.
    * @param {string} entryId
    * @param {boolean} asksModel whether to ask which model should answer
+   * @param {string} [model] the model that should answer; absent: as it is
    */
-  async regenerate(entryId, asksModel) {
+  async regenerate(entryId, asksModel, model) {
     const { app, listeners } = this;
     const about = this.stopping();
-    let model;
     if (asksModel) {
       const part = await app.part(async () => await import("./model-dialog.js"));
-      model = part && (await part.askModel(app, about));
-      if (!model) return;
+      const chosen = part && (await part.askModel(app, about));
+      if (!chosen) return;
+      model = chosen;
     } else if (about.length > 0 && !(await confirm("Regenerate this answer?", about.join(" "), "Stop and regenerate"))) return;
     listeners.onEnd();
     await app.moves.regenerate(entryId, model);

@@ -2,7 +2,8 @@
  * The conversation: its entries, and below them the current activity.
  *
  * Invariants:
- * - only a stretch of a long chat is drawn (`stretch.js`); an entry's row is kept while the entry is in the stretch;
+ * - only a stretch of a long chat is drawn (`stretch.js`); an entry's row is kept while the entry is in the stretch, or
+ *   while it is being edited;
  * - the row of an answer in progress becomes the row of its entry, so that a selection in it survives;
  * - `follow.js` keeps the reader's place; here, only `reveal` and `page` scroll.
  *
@@ -70,6 +71,11 @@ export class ChatView {
     this.drawn = { from: 0, to: 0 };
     /** @type {Map<string, HTMLElement | null>} rows by `entryId` */
     this.rows = new Map();
+    /**
+     * @type {Map<string, { row: HTMLElement, line?: RowTools | CompactionRow }>} rows outside the stretch that are
+     * being edited, by `entryId`
+     */
+    this.edited = new Map();
     /** @type {Map<string, HTMLElement>} the lines that begin a new day, by the `entryId` after them */
     this.days = new Map();
     /** @type {Map<string, RowTools | CompactionRow>} the changeable parts of rows, by `entryId` */
@@ -172,6 +178,7 @@ export class ChatView {
     this.path = [];
     this.entries = [];
     this.rows.clear();
+    this.edited.clear();
     this.days.clear();
     this.lines.clear();
     this.calls = callsOf([]);
@@ -206,6 +213,7 @@ export class ChatView {
     const selected = keepSelection(this.tail);
     for (const [entryId, row] of this.rows) {
       if (kept.has(entryId)) continue;
+      if (row?.classList.contains("editing")) this.edited.set(entryId, { row, line: this.lines.get(entryId) });
       row?.remove();
       this.days.get(entryId)?.remove();
       this.rows.delete(entryId);
@@ -291,6 +299,14 @@ export class ChatView {
   row(entry) {
     const known = this.rows.get(entry.entryId);
     if (known !== undefined) return known;
+    const edited = this.edited.get(entry.entryId);
+    if (edited) {
+      this.edited.delete(entry.entryId);
+      this.rows.set(entry.entryId, edited.row);
+      if (edited.line) this.lines.set(entry.entryId, edited.line);
+      edited.line?.render();
+      return edited.row;
+    }
     if (entry.type === "compaction") {
       const view = new CompactionRow(this.app, entry, (entryId) => void this.reveal(entryId));
       this.lines.set(entry.entryId, view);
@@ -326,6 +342,7 @@ export class ChatView {
     const bubble = row.querySelector(".bubble");
     const end = () => {
       row.classList.remove("editing");
+      this.edited.delete(entry.entryId);
       editor.node.replaceWith(...(bubble ? [bubble] : []));
       /** @type {HTMLElement | null} */ (row.querySelector(".row-actions button"))?.focus();
     };

@@ -36,6 +36,8 @@ export class CodeColours {
       const { paint } = await import("./highlight.js");
       paint(text, code.querySelector("figcaption span")?.textContent ?? "");
     } catch {
+      // It is tried again with the next code.
+      this.done.delete(text);
       return;
     }
     this.look();

@@ -6,6 +6,7 @@
 import { joined, split } from "./attached.js";
 import { Attachments } from "./attachments.js";
 import { CommandMenu } from "./command-menu.js";
+import { parseCommand } from "./commands.js";
 import { byId } from "./dom.js";
 import { Drafts, EMPTY } from "./drafts.js";
 import { FIELD_CHARS_MAX, LongText } from "./long-text.js";
@@ -38,15 +39,25 @@ export class ComposerView {
       this.render();
       this.input.focus();
     });
-    this.attachments = new Attachments(app, () => {
-      this.changed();
-      this.input.focus();
+    this.attachments = new Attachments(app, {
+      onChange: () => {
+        this.changed();
+        this.input.focus();
+      },
+      onRead: () => this.read(),
+      draftOf: ({ session }) => this.draftIn(session),
+      onDone: (reading, parts) => this.attach(reading, parts),
     });
     this.drafts = new Drafts();
     this.draftOf = "";
     this.storing = 0;
-    /** @type {Set<{ session: string }>} messages in flight, with the session that gets each back if it is refused */
+    /**
+     * @type {Set<{ session: string, content: Part[] }>} messages in flight, with the session that gets each back if it
+     * is refused
+     */
     this.sending = new Set();
+    /** @type {Set<import("./attachments.js").Reading>} files that are being read; their message waits for them */
+    this.readings = new Set();
 
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -63,7 +74,7 @@ export class ComposerView {
     this.input.addEventListener("input", () => this.changed());
     this.input.addEventListener("keydown", (event) => this.key(event));
     this.input.addEventListener("paste", (event) => this.attachments.paste(event));
-    addEventListener("pagehide", () => this.store());
+    addEventListener("pagehide", () => this.leave());
     this.restore();
   }
 
@@ -88,18 +99,18 @@ export class ComposerView {
 
   /** @param {"steer"} [whenBusy] */
   async submit(whenBusy) {
-    if (this.isEmpty || this.send.disabled) return;
+    if (this.isEmpty || this.isReading || this.send.disabled) return;
     const content = joined(this.draft);
-    const sent = { session: this.draftOf };
+    const sent = { session: this.draftOf, content };
     this.sending.add(sent);
     this.put("");
     this.store();
     const taken = await this.onSubmit(content, whenBusy);
     this.sending.delete(sent);
-    if (taken) return;
+    if (taken) return this.drafts.store();
     const { session } = sent;
-    if (session === this.draftOf ? this.isEmpty : this.drafts.get(session) === EMPTY) this.drafts.set(session, split(content));
-    if (session === this.draftOf && this.isEmpty) this.restore();
+    this.drafts.set(session, merged(split(content), this.draftIn(session)));
+    if (session === this.draftOf) this.restore();
   }
 
   /** Returns true if there is nothing to send. */
@@ -107,9 +118,68 @@ export class ComposerView {
     return this.long.texts.length === 0 && this.input.value.trim() === "" && this.attachments.parts.length === 0;
   }
 
-  /** Returns what is written and attached. */
+  /** Returns true while files for the displayed draft are being read. */
+  get isReading() {
+    return [...this.readings].some(({ session }) => session === this.draftOf);
+  }
+
+  /** Handles that files for the displayed draft begin to be read. */
+  read() {
+    const reading = { session: this.draftOf };
+    this.readings.add(reading);
+    this.render();
+    return reading;
+  }
+
+  /**
+   * Attaches what was read to the draft it was read for.
+   * @param {import("./attachments.js").Reading} reading
+   * @param {Part[]} parts
+   */
+  attach(reading, parts) {
+    const { session } = reading;
+    this.readings.delete(reading);
+    if (session !== this.draftOf) {
+      const { text, attached } = this.drafts.get(session);
+      this.drafts.set(session, { text, attached: [...attached, ...parts] });
+      return;
+    }
+    this.attachments.set([...this.attachments.parts, ...parts]);
+    this.changed();
+    this.input.focus();
+  }
+
+  /**
+   * Returns what is written and attached.
+   * @returns {import("./drafts.js").Draft}
+   */
   get draft() {
     return { text: this.text, attached: [...this.attachments.parts] };
+  }
+
+  /**
+   * Returns the draft of a session: the displayed one, or one that is stored.
+   * @param {string} session
+   * @returns {import("./drafts.js").Draft}
+   */
+  draftIn(session) {
+    return session === this.draftOf ? this.draft : this.drafts.get(session);
+  }
+
+  /**
+   * Keeps the draft when the page is left, and with it the messages that the server has not accepted yet. Only the
+   * tab's storage gets those: the page may be shown again while they are still in flight.
+   */
+  leave() {
+    this.store();
+    const { all } = this.drafts;
+    this.drafts.all = new Map(all);
+    for (const { session, content } of this.sending) {
+      const sent = split(content);
+      // A command is not repeated.
+      if (!parseCommand(sent.text)) this.drafts.set(session, merged(sent, this.drafts.get(session)));
+    }
+    this.drafts.all = all;
   }
 
   /** Keeps the draft. */
@@ -174,8 +244,8 @@ export class ComposerView {
    */
   give(content) {
     this.render();
-    const { text, attached } = split(content);
-    this.put([text, this.text].filter((one) => one.trim() !== "").join("\n\n"), [...attached, ...this.attachments.parts]);
+    const { text, attached } = merged(split(content), this.draft);
+    this.put(text, attached);
     this.focus();
   }
 
@@ -188,14 +258,16 @@ export class ComposerView {
     const { app } = this;
     const { snapshot } = app;
     this.stop.hidden = app.readOnly || !snapshot || !isBusy(snapshot);
-    this.send.disabled = app.readOnly || this.isEmpty || app.status.phase === "stopped";
+    const { isReading } = this;
+    this.attachments.isReading = isReading;
+    this.send.disabled = app.readOnly || isReading || this.isEmpty || app.status.phase === "stopped";
     this.attachments.button.hidden = app.readOnly;
     this.attachments.count(this.long.texts.reduce((sum, text) => sum + text.length, this.input.value.length), () => this.text);
     this.input.disabled = app.readOnly;
     this.input.placeholder = app.readOnly ? "You have read-only access" : "Message, or / for commands";
     const running = Boolean(snapshot?.turn);
     this.steer.hidden = !running || !app.can("steer") || this.send.disabled || this.input.value.startsWith("/");
-    this.send.title = running ? "Send after this answer (Enter)" : "Send (Enter)";
+    this.send.title = isReading ? "Reading…" : running ? "Send after this answer (Enter)" : "Send (Enter)";
   }
 
   /**
@@ -214,9 +286,19 @@ export class ComposerView {
    * @param {string} session its id
    */
   made(session) {
-    for (const sent of this.sending) if (sent.session === this.draftOf) sent.session = session;
+    for (const one of [...this.sending, ...this.readings]) if (one.session === this.draftOf) one.session = session;
     this.drafts.set(this.draftOf, EMPTY);
     this.draftOf = session;
     this.store();
   }
+}
+
+/**
+ * Returns a draft with another one before it.
+ * @param {import("./drafts.js").Draft} first
+ * @param {import("./drafts.js").Draft} then
+ */
+function merged(first, then) {
+  const text = [first.text, then.text].filter((one) => one.trim() !== "").join("\n\n");
+  return { text, attached: [...first.attached, ...then.attached] };
 }

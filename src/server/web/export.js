@@ -8,6 +8,7 @@
  * @typedef {"branch" | "all"} Scope
  */
 
+import { fileOf } from "./attached.js";
 import { number } from "./dom.js";
 import { untagged } from "./tree.js";
 
@@ -15,6 +16,8 @@ import { untagged } from "./tree.js";
 const PAGE_ENTRIES = 500;
 /** Maximum pages, so that no server can make the page fetch indefinitely. */
 const PAGES_MAX = 400;
+/** A line that opens or closes a fence, also in a list. */
+const FENCE = /^(\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)?)(`{3,}|~{3,})(.*)$/;
 
 /**
  * Fetches the entries of a chat.
@@ -86,8 +89,15 @@ function section(entry) {
 /** @param {Part} part */
 function partText(part) {
   switch (part.type) {
-    case "text": return part.text;
-    case "image": return part.url.startsWith("data:") ? "*[picture]*" : `![picture](${part.url})`;
+    case "text": {
+      const file = fileOf(part);
+      return file ? `*File* \`${file.name.replaceAll("`", "'")}\`\n\n${fenced(file.text, "")}` : closed(part.text);
+    }
+    // Whoever opens the file loads nothing from elsewhere.
+    case "image": {
+      const isRemote = !part.url.startsWith("data:");
+      return `*[picture]*${isRemote ? ` <${part.url.replace(/[\s<>]/g, encodeURIComponent)}>` : ""}`;
+    }
     case "reasoning": return part.text && `*Reasoning*\n\n${quoted(part.text)}`;
     case "tool_call": return `*Calls \`${part.name}\`*\n\n${fenced(part.arguments, "json")}`;
     case "tool_result": return fenced(part.output, "text");
@@ -106,17 +116,36 @@ function quoted(text) {
  * @param {string} language
  */
 function fenced(text, language) {
-  const longest = Math.max(2, ...[...text.matchAll(/`+/g)].map(([run]) => run.length));
+  let longest = 2;
+  for (const [run] of text.matchAll(/`+/g)) longest = Math.max(longest, run.length);
   const fence = "`".repeat(longest + 1);
   return `${fence}${language}\n${text}\n${fence}`;
 }
 
 /**
- * Returns the name of the file.
+ * Closes a fence that a text leaves open, so that what follows is not taken for code.
+ * @param {string} text
+ */
+function closed(text) {
+  let open = null;
+  for (const line of text.split("\n")) {
+    const [, before = "", fence = "", rest = ""] = FENCE.exec(line) ?? [];
+    if (fence === "") continue;
+    if (open === null) open = fence[0] === "`" && rest.includes("`") ? null : { indent: before.length, fence };
+    else if (fence.startsWith(open.fence) && rest.trim() === "" && before.length <= open.indent + 3) open = null;
+  }
+  return open === null ? text : `${text.trimEnd()}\n${" ".repeat(open.indent)}${open.fence}`;
+}
+
+/**
+ * Returns the name of the file, with the date where the reader is.
  * @param {string} name
  * @param {Format} format
  */
 export function fileName(name, format) {
   const plain = name.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-+|-+$/g, "").slice(0, 60) || "chat";
-  return `${plain}-${new Date().toISOString().slice(0, 10)}.${format === "json" ? "json" : "md"}`;
+  const now = new Date();
+  const parts = [now.getFullYear(), now.getMonth() + 1, now.getDate()];
+  const day = parts.map((part) => String(part).padStart(2, "0")).join("-");
+  return `${plain}-${day}.${format === "json" ? "json" : "md"}`;
 }

@@ -1,8 +1,8 @@
 /**
  * Reads files that a person attaches to a message: pictures and text files.
  *
- * A picture that is larger than a model looks at is scaled down. Everything else that does not fit is refused, with the
- * reason.
+ * A picture that is larger than a model looks at is scaled down. One that cannot be decoded, and everything else that
+ * does not fit, is refused with the reason.
  *
  * @typedef {import("reseed-protocol").Part} Part
  */
@@ -64,8 +64,14 @@ async function readFile(file, bytesMax, blind) {
   const { name, type, size } = file;
   if (PICTURES.includes(type)) {
     if (blind !== null) return `“${name}” is not attached: the model ${blind} takes no pictures. Choose another one with /model.`;
-    const url = await urlOf(size <= PICTURE_BYTES_MAX ? file : await scaled(file));
-    return { type: "image", url };
+    const bitmap = await createImageBitmap(file).catch(() => null);
+    if (!bitmap) return `“${name}” is not attached: it cannot be decoded. Check the file, or save it as PNG or JPEG.`;
+    try {
+      const isSmall = size <= PICTURE_BYTES_MAX && Math.max(bitmap.width, bitmap.height) <= SIDES_PIXELS[0];
+      return { type: "image", url: await urlOf(isSmall ? file : await scaled(bitmap)) };
+    } finally {
+      bitmap.close();
+    }
   }
   if (type.startsWith("image/") && type !== "image/svg+xml") return `“${name}” is not attached: models take PNG, JPEG, GIF and WebP pictures.`;
   if (size > bytesMax) return `“${name}” is too large: it has ${megabytes(size)}, and a message at most ${megabytes(bytesMax)}.`;
@@ -108,17 +114,16 @@ function urlOf(blob) {
 
 /**
  * Scales a picture to what models look at.
- * @param {Blob} picture
+ * @param {ImageBitmap} bitmap
  */
-async function scaled(picture) {
-  const bitmap = await createImageBitmap(picture);
-  let smallest = picture;
-  for (const side of SIDES_PIXELS) {
-    smallest = await drawn(bitmap, side);
-    if (smallest.size <= SCALED_BYTES_MAX) break;
+async function scaled(bitmap) {
+  const [largest, ...smaller] = SIDES_PIXELS;
+  let picture = await drawn(bitmap, largest);
+  for (const side of smaller) {
+    if (picture.size <= SCALED_BYTES_MAX) break;
+    picture = await drawn(bitmap, side);
   }
-  bitmap.close();
-  return smallest;
+  return picture;
 }
 
 /**

@@ -17,7 +17,8 @@ const QUOTED = "\"(?:\\\\.|[^\"\\\\\\n])*\"?|'(?:\\\\.|[^'\\\\\\n])*'?";
 /** Rust's lifetimes are no strings. */
 const RUST_QUOTED = "\"(?:\\\\[\\s\\S]|[^\"\\\\])*\"?|'(?:\\\\.[^']*|[^'\\\\\\n])'";
 const NUMBER = "\\b(?:0[xob][\\da-f_]+|\\d[\\d_]*(?:\\.\\d+)?(?:e[+-]?\\d+)?)\\w*\\b";
-const KEY = "[\\w$-]+(?=\\s*:(?!:))";
+/** It begins at the first character of a word: tried at each one, a long word would take quadratic time. */
+const KEY = "(?<![\\w$-])[\\w$-]+(?=\\s*:(?!:))";
 
 const JS = "as async await break case catch class const continue default delete do else enum export extends false finally for from function get if implements import in instanceof interface let new null of private protected public readonly return set static super switch this throw true try type typeof undefined var void while yield";
 const C = "abstract auto bool boolean break byte case catch char class const continue default delete do double else enum extends extern false final finally float for foreach func go goto if implements import in include inline int interface internal let long map namespace new nil null nullptr operator out override package private protected public range return short signed sizeof static string struct super switch template this throw throws true try type typedef typename union unsigned using var virtual void volatile while";

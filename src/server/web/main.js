@@ -168,8 +168,16 @@ async function run(name, rest) {
     case "undo": await app.context.undo(); break;
     case "retry": await app.retry(); break;
     case "regenerate": {
-      const answer = app.snapshot?.path.entries.findLast((entry) => entry.type === "message" && entry.role === "assistant");
-      if (answer) await app.moves.regenerate(answer.entryId, rest || undefined);
+      if (!app.can("navigate")) {
+        toast({ kind: "info", message: "This server cannot regenerate answers." });
+        return false;
+      }
+      const last = app.snapshot?.path.entries.findLast((entry) => entry.type === "message" && entry.role !== "tool");
+      if (last?.type === "message" && last.role === "user") {
+        toast({ kind: "info", message: "The last message has no answer yet. If its answer failed, use /retry." });
+        return false;
+      }
+      if (last) await branching.regenerate(last.entryId, false, rest || undefined);
       break;
     }
     case "export": void openExport(); break;
@@ -256,7 +264,8 @@ async function openExport() {
 
 /** Prints the whole branch. The browser's own command prints what is loaded. */
 async function printChat() {
-  if (await app.open?.loadAll()) print();
+  const { open } = app;
+  if ((await open?.loadAll()) && app.open === open) print();
 }
 
 /** Opens the menu of the displayed chat. */
@@ -280,6 +289,8 @@ function openChatMenu() {
 /** @param {import("./request-view.js").Past | null} [past] a past request; absent: the next one */
 async function openRequest(past) {
   const part = await app.part(async () => await import("./request-view.js"));
+  // Another chat was opened meanwhile.
+  if (past && past.sessionId !== app.target) return;
   if (part) request ??= new part.RequestView(app, { onShow: () => tree.close(), onClose: () => gauge.button.focus() });
   request?.show(past);
 }

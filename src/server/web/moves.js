@@ -153,7 +153,8 @@ export class Moves {
       const at = entries.findIndex((entry) => entry.entryId === answerId);
       const question = entries.findLast((entry, index) => index < at && entry.type === "message" && entry.role === "user");
       if (question) return question.entryId;
-      if (!more || !(await app.quietly(session.loadOlder(QUESTION_ENTRIES)))) break;
+      // `loadOlder` returns false after the last page, which is searched too.
+      if (!more || (await app.quietly(session.loadOlder(QUESTION_ENTRIES))) === null) break;
     }
     return null;
   }

@@ -11,7 +11,7 @@
  * @typedef {import("./request.js").Section} Section
  * @typedef {import("reseed-protocol").Context} Context
  * @typedef {"parts" | "markdown" | "json"} Look
- * @typedef {{ title: string, note: string, envelope: Context, markdown: Context }} Past
+ * @typedef {{ sessionId: string, title: string, note: string, envelope: Context, markdown: Context }} Past
  */
 
 import { byId, el, icon, iconButton, number, styled } from "./dom.js";
@@ -94,6 +94,7 @@ export class RequestView {
     this.past = past;
     this.answer = null;
     this.asked = [];
+    this.fault = null;
     this.title.textContent = past?.title ?? "The next request";
     this.note.textContent = past?.note ?? "";
     this.note.hidden = past === null;
@@ -137,7 +138,7 @@ export class RequestView {
   render() {
     const { app } = this;
     const { snapshot } = app;
-    if (!snapshot) this.close();
+    if (!snapshot || (this.past && this.past.sessionId !== snapshot.sessionId)) this.close();
     if (!snapshot || !this.open || app.session?.status.phase !== "open") return;
     const format = this.look === "markdown" ? "markdown" : "envelope";
     if (this.past) {
@@ -168,7 +169,7 @@ export class RequestView {
     } catch (error) {
       // It is fetched again once the session has reopened.
       if (this.app.session?.status.phase !== "open") this.asked = [];
-      else this.fault = error instanceof Error ? error.message : String(error);
+      else if (!this.past) this.fault = error instanceof Error ? error.message : String(error);
     }
     this.asking = false;
     // A past request was opened meanwhile.

@@ -7,7 +7,6 @@
  * now, so the count is compared with the one that was taken before the request was sent.
  *
  * @typedef {import("./timeline.js").Request} Request
- * @typedef {import("reseed-protocol").Context} Context
  */
 
 import { breakText, dollars, paidText } from "./cache.js";
@@ -21,8 +20,7 @@ import { timelineOf } from "./timeline.js";
  * @param {import("./app.js").App} app
  * @param {object} actions
  * @param {(entryId: string) => void} actions.onReveal brings a message into view
- * @param {(seen: { title: string, note: string, envelope: Context, markdown: Context }) => void} actions.onSeen shows
- * what the model saw
+ * @param {(seen: import("./request-view.js").Past) => void} actions.onSeen shows what the model saw
  */
 export async function showTimeline(app, { onReveal, onSeen }) {
   const { session, snapshot } = app;
@@ -58,9 +56,11 @@ export async function showTimeline(app, { onReveal, onSeen }) {
    */
   function plot({ requests, compactions, costNanoUsd, unpriced }) {
     const { maxTokens, compactAtTokens } = snapshot?.contextInfo ?? { maxTokens: 0, compactAtTokens: undefined };
-    const max = Math.max(maxTokens, ...requests.map(({ sent }) => sent));
+    const most = requests.reduce((largest, { sent }) => Math.max(largest, sent), 0);
+    const max = Math.max(maxTokens, most);
+    const upTo = `up to ${number(most)} of ${number(maxTokens)}`;
     const drawing = chart({
-      label: `Tokens of ${number(requests.length)} requests, up to ${number(Math.max(...requests.map(({ sent }) => sent)))} of ${number(maxTokens)}, with ${compactions.length} compactions.`,
+      label: `Tokens of ${number(requests.length)} requests, ${upTo}, with ${compactions.length} compactions.`,
       max,
       areas: [
         { kind: "cached", values: requests.map(({ cached }) => cached) },
@@ -112,8 +112,9 @@ export async function showTimeline(app, { onReveal, onSeen }) {
       said.textContent = "Rebuilding the request…";
       try {
         const seen = await seenBy(request);
+        const wasOpen = dialog.open;
         dialog.close();
-        onSeen(seen);
+        if (wasOpen && seen.sessionId === app.target) onSeen(seen);
       } catch (error) {
         fail(error);
         look.disabled = false;
@@ -137,7 +138,7 @@ export async function showTimeline(app, { onReveal, onSeen }) {
       const sent = answer.receipt?.tokens;
       const same = sent === undefined ? "" : sent === envelope.tokens ? " It has as many tokens as the request that was sent." : ` The request that was sent had ${number(sent)} tokens.`;
       const note = `Rebuilt from what was said before this answer, with the instructions, tools and model of now.${same} What hooks added for this request only is left out.`;
-      return { title: "What the model saw", note, envelope, markdown };
+      return { sessionId: session?.id ?? "", title: "What the model saw", note, envelope, markdown };
     } finally {
       await copy.delete().catch(() => undefined);
     }
