@@ -6,6 +6,9 @@ use secrecy::ExposeSecret;
 /// A token with fewer characters might be guessed over the network.
 const TOKEN_CHARS_GOOD: usize = 16;
 
+/// Budgets are sums of the account of requests, and the longest period with an end is a month.
+const BUDGETS_RETENTION_DAYS_MIN: u32 = 32;
+
 /// Adds the errors that involve more than one setting.
 pub(super) fn together(settings: &Settings, faults: &mut Vec<String>) {
     let (listen, auth) = (&settings.listen, &settings.auth);
@@ -39,6 +42,13 @@ pub(super) fn together(settings: &Settings, faults: &mut Vec<String>) {
              to the same secret on all of them"
                 .to_owned(),
         );
+    }
+    let days = settings.store.usage_retention_days;
+    if settings.limits.budgets_file.is_some() && (1..BUDGETS_RETENTION_DAYS_MIN).contains(&days) {
+        faults.push(format!(
+            "USAGE_RETENTION_DAYS is {days}, and BUDGETS_FILE is set: a budget per month would forget what was spent; \
+             set USAGE_RETENTION_DAYS to {BUDGETS_RETENTION_DAYS_MIN} or more, or to 0 to keep the account indefinitely"
+        ));
     }
     let tokens: Vec<&NamedToken> = named(auth).collect();
     for (index, one) in tokens.iter().enumerate() {
@@ -119,6 +129,20 @@ fn host_over_plain_http(address: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_account_is_kept_for_at_least_the_longest_period_of_a_budget() {
+        for (days, file, is_refused) in [
+            ("0", "budgets.json", false),
+            ("1", "budgets.json", true),
+            ("31", "budgets.json", true),
+            ("32", "budgets.json", false),
+            ("1", "", false),
+        ] {
+            let loaded = Settings::from_iter([("USAGE_RETENTION_DAYS", days), ("BUDGETS_FILE", file)]);
+            assert_eq!(loaded.is_err(), is_refused, "{days} {file}");
+        }
+    }
 
     #[test]
     fn tokens_that_other_machines_send_unencrypted_are_warned_about() {

@@ -3,7 +3,10 @@
 //! A row counts what the provider reported. If a request ends without a report (it was cancelled, or its answer broke
 //! off), the row holds an estimate and says so. Rows contain names and numbers, never text.
 
-use crate::{model::ReportedUsage, prices::Prices};
+use crate::{
+    model::ReportedUsage,
+    prices::{Price, Prices},
+};
 use reseed_protocol::{FurtherUsage, SessionId, Timestamp, UsageSource};
 
 /// What a request was for.
@@ -146,12 +149,22 @@ impl UsageRow {
             ..self
         }
     }
+
+    /// Returns the row with an estimate whose input has the highest price that it may have: the request may write all
+    /// of it to the provider's cache.
+    #[must_use]
+    pub fn reserved(self, input: u64, output: u64, prices: &Prices) -> Self {
+        let dearest = prices.price(&self.model).map(|price| {
+            let input = price.input.max(price.written).max(price.written_hour);
+            (self.model.clone(), Price { input, ..price })
+        });
+        self.estimated(input, output, &Prices::new(dearest))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prices::Price;
 
     fn row() -> UsageRow {
         UsageRow {
@@ -204,6 +217,11 @@ mod tests {
         assert_eq!(estimated.source, UsageSource::Estimated);
         assert_eq!((estimated.tokens.total(), estimated.cost_nano_usd), (1_010, Some(3_000_000 + 150_000)));
         assert_eq!(row().estimated(1_000, 10, &Prices::default()).cost_nano_usd, None);
+
+        // All input may be written for an hour.
+        let reserved = row().reserved(1_000, 10, &prices);
+        assert_eq!((reserved.tokens, reserved.cost_nano_usd), (estimated.tokens, Some(6_000_000 + 150_000)));
+        assert_eq!(row().reserved(1_000, 10, &Prices::default()).cost_nano_usd, None);
     }
 
     #[test]

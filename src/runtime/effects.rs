@@ -330,6 +330,7 @@ impl Effects {
             match self.shared.store.add_usage(usage.clone()).await {
                 Ok(()) => self.shared.budgets.written(&usage),
                 Err(error) => {
+                    self.shared.budgets.lost(&usage);
                     tracing::error!(%session, %error, "the usage of the session's last requests is not recorded");
                 }
             }

@@ -13,10 +13,11 @@ use super::{
 use crate::{
     core::{
         model::{Answer, ModelFault, ModelRequest, ReportedUsage},
+        prewarm::CacheTerms,
         usage_row::{UsagePurpose, UsageRow, UsageTokens},
     },
     metrics::purpose_of,
-    provider::{Delay, DeltaSink},
+    provider::{AnswerFuture, Delay, DeltaSink, ModelsFuture, Provider, Slots},
     shares::budgets::{Notice, Refused, Whose},
     store::Lease,
 };
@@ -25,6 +26,7 @@ use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicU64, Ordering},
 };
+use tokio::runtime::Handle;
 
 /// Bytes of text per token, for answers that broke off: a usual value for English.
 const TOKEN_BYTES: u64 = 4;
@@ -77,7 +79,9 @@ struct Progress {
     has_ended: bool,
     /// True if a reservation is stored, which the row replaces.
     is_reserved: bool,
-    /// How often the request was withdrawn after its answer had begun.
+    /// True once the request may have reached the provider, which may bill it even if no answer arrives.
+    is_sent: bool,
+    /// How often the request was withdrawn after it had been sent.
     withdrawn: u32,
 }
 
@@ -110,14 +114,15 @@ impl Meter {
     ///
     /// # Errors
     /// A budget is used up, or the reservation could not be stored. The request must not be sent.
-    pub(super) async fn reserve(&self) -> Result<(), ModelFault> {
-        let row = UsageRow { at: self.shared.clock.now(), ..self.estimated(self.body.output_tokens_max) };
+    pub(super) async fn reserve(self: &Arc<Self>) -> Result<(), ModelFault> {
+        let (input, output) = (self.body.input_tokens, self.body.output_tokens_max);
+        let row = self.body.row.clone().reserved(input, output, &self.shared.parts.deployment().prices);
         let mut reserving = Reserving { meter: self, row, is_kept: false };
         match self.shared.budgets.reserve(&reserving.row).await {
             Ok(is_reserved) => {
                 let mut progress = self.progress();
                 if progress.has_ended {
-                    return Err(ModelFault::new(ErrorCode::Interrupted, "the request was cancelled"));
+                    return Err(cancelled());
                 }
                 reserving.is_kept = true;
                 progress.is_reserved = is_reserved;
@@ -126,6 +131,19 @@ impl Meter {
             Err(Refused::Exhausted(notice)) => Err(exhausted(&notice, self.shared.clock.now())),
             Err(Refused::Store(error)) => Err(ModelFault::new(ErrorCode::StoreFailed, store_error(&error).message)),
         }
+    }
+
+    /// Notes that the request is being sent.
+    ///
+    /// # Errors
+    /// It was cancelled, and must not be sent.
+    fn sent(&self) -> Result<(), ModelFault> {
+        let mut progress = self.progress();
+        if progress.has_ended {
+            return Err(cancelled());
+        }
+        progress.is_sent = true;
+        Ok(())
     }
 
     /// Notes that a piece of the answer has arrived.
@@ -153,7 +171,7 @@ impl Meter {
                 let message = Message::new(Role::Assistant, answer.parts.clone());
                 self.estimate(deployment.counter(&request.model).message(&message).total());
             }
-            (None, Err(_)) => self.estimate_if_begun(progress.is_reserved),
+            (None, Err(fault)) => self.estimate_if_sent(&progress, is_refusal(fault)),
         }
     }
 
@@ -161,13 +179,16 @@ impl Meter {
     pub(super) fn cancelled(&self) {
         let mut progress = self.progress();
         if !std::mem::replace(&mut progress.has_ended, true) {
-            self.estimate_if_begun(progress.is_reserved);
+            self.estimate_if_sent(&progress, false);
         }
     }
 
     /// Writes the rows that wait, because no append may follow soon.
     pub(super) async fn write_alone(&self) {
         let rows = self.spent.take();
+        if rows.is_empty() {
+            return;
+        }
         match self.shared.store.add_usage(rows.clone()).await {
             Ok(()) => self.shared.budgets.written(&rows),
             Err(error) => {
@@ -180,7 +201,7 @@ impl Meter {
     /// Records that the request was withdrawn, to be sent again later.
     pub(super) fn withdrawn(&self) {
         let mut progress = self.progress();
-        if !progress.has_ended && self.bytes.load(Ordering::Relaxed) > 0 {
+        if !progress.has_ended && std::mem::take(&mut progress.is_sent) {
             progress.withdrawn += 1;
             let id = format!("{}-{}", self.body.row.id, progress.withdrawn);
             self.push(UsageRow { id, ..self.estimated(self.written_tokens()) });
@@ -193,11 +214,12 @@ impl Meter {
         self.push(self.body.row.clone().reported(usage, prices));
     }
 
-    /// A request that failed before its answer began is not billed. Nothing replaces its reservation.
-    fn estimate_if_begun(&self, is_reserved: bool) {
-        if self.bytes.load(Ordering::Relaxed) > 0 {
+    /// A request that was not sent, or was refused before its answer began, is not billed. A row without costs replaces
+    /// its reservation.
+    fn estimate_if_sent(&self, progress: &Progress, is_refused: bool) {
+        if self.bytes.load(Ordering::Relaxed) > 0 || (progress.is_sent && !is_refused) {
             self.estimate(self.written_tokens());
-        } else if is_reserved {
+        } else if progress.is_reserved {
             self.push(UsageRow { cost_nano_usd: Some(0), ..self.body.row.clone() });
         }
     }
@@ -235,7 +257,7 @@ impl Meter {
 
 /// A reservation in progress. If it is dropped before it is kept, its request is never sent.
 struct Reserving<'a> {
-    meter: &'a Meter,
+    meter: &'a Arc<Meter>,
     row: UsageRow,
     /// True once the request's meter has taken it over.
     is_kept: bool,
@@ -246,8 +268,43 @@ impl Drop for Reserving<'_> {
         // It may have been stored.
         if !self.is_kept && self.meter.shared.budgets.has_reserved(&self.row) {
             self.meter.push(UsageRow { cost_nano_usd: Some(0), ..self.meter.body.row.clone() });
+            // The session may have ended, so that nobody else writes the row, and the reservation stays until then.
+            if let Ok(runtime) = Handle::try_current() {
+                let meter = self.meter.clone();
+                runtime.spawn(async move { meter.write_alone().await });
+            }
         }
     }
+}
+
+/// Counts a request as cancelled if its task ends without an outcome, also by a panic.
+pub(super) struct CancelsOnDrop(pub(super) Arc<Meter>);
+
+impl Drop for CancelsOnDrop {
+    fn drop(&mut self) {
+        self.0.cancelled();
+    }
+}
+
+fn cancelled() -> ModelFault {
+    ModelFault::new(ErrorCode::Interrupted, "the request was cancelled")
+}
+
+/// Returns true if the model did no work: the request did not reach it, or was refused.
+fn is_refusal(fault: &ModelFault) -> bool {
+    let is_refused = fault.origin.http_status.is_some_and(|status| !(200..300).contains(&status));
+    is_refused
+        || matches!(
+            fault.code,
+            ErrorCode::UpstreamUnreachable
+                | ErrorCode::UpstreamAuth
+                | ErrorCode::UpstreamQuota
+                | ErrorCode::UpstreamRateLimited
+                | ErrorCode::UpstreamOverloaded
+                | ErrorCode::UpstreamNotFound
+                | ErrorCode::UpstreamRejected
+                | ErrorCode::ContextOverflow
+        )
 }
 
 /// Returns the fault of a request beyond a budget, which says when it is filled again.
@@ -264,6 +321,37 @@ fn exhausted(notice: &Notice, now: Timestamp) -> ModelFault {
     let mut fault = ModelFault::new(ErrorCode::BudgetExhausted, format!("{whose}{per} is used up; {when}"));
     fault.retry_after_ms = notice.refills_at.map(|time| time.millis_since(now));
     fault
+}
+
+/// A provider that notes when the request is sent.
+pub(super) struct MeteredProvider<'a> {
+    pub(super) provider: &'a dyn Provider,
+    pub(super) meter: &'a Meter,
+}
+
+impl Provider for MeteredProvider<'_> {
+    fn name(&self) -> &'static str {
+        self.provider.name()
+    }
+
+    fn answer<'a>(&'a self, request: &'a ModelRequest, sink: &'a mut dyn DeltaSink) -> AnswerFuture<'a> {
+        Box::pin(async move {
+            self.meter.sent()?;
+            self.provider.answer(request, sink).await
+        })
+    }
+
+    fn models(&self) -> ModelsFuture<'_> {
+        self.provider.models()
+    }
+
+    fn cache(&self, model: &str) -> Option<CacheTerms> {
+        self.provider.cache(model)
+    }
+
+    fn slots(&self) -> Slots {
+        self.provider.slots()
+    }
 }
 
 /// Counts the pieces of an answer, and passes them on.

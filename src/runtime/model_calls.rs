@@ -6,7 +6,7 @@ use super::{
     feed::Feed,
     handle::WeakMailbox,
     measure::model_left,
-    metering::{Meter, MeteredSink, Spent},
+    metering::{CancelsOnDrop, Meter, MeteredProvider, MeteredSink, Spent},
     readable::readable,
     shared::Shared,
     summaries::{self, TurnSink},
@@ -19,7 +19,7 @@ use crate::{
         usage_row::UsagePurpose,
     },
     metrics::{FIRST_DELTA_SECONDS, MODEL_REQUESTS_WAITING, purpose_of},
-    provider::DeltaSink,
+    provider::{DeltaSink, Provider as _},
     store::{Lease, LeasedSession},
 };
 use reseed_protocol::{EntryId, ErrorCode, Part};
@@ -129,8 +129,14 @@ impl ModelCalls {
         };
         let mut sink = StreamedAnswer { feed: feed.clone(), item: item.clone(), first };
         let task = tokio::spawn(async move {
+            let _ends = CancelsOnDrop(metered.clone());
             if let Err(refused) = allowed {
                 report.send(Err(ModelFault::new(refused.code, refused.message))).await;
+                return;
+            }
+            // Before it waits for its turn: one that waits for a budget must not hold up others.
+            if let Err(refused) = metered.reserve().await {
+                report.send(Err(refused)).await;
                 return;
             }
             // A summary makes room in a session whose turn may wait for it, so it does not wait for its user's turn.
@@ -146,15 +152,13 @@ impl ModelCalls {
             if let Some((keeper, since)) = cluster
                 && !keeper.still_has(held, since).await
             {
+                metered.cancelled();
                 let message = "this server has lost touch with its database";
                 report.send(Err(ModelFault::new(ErrorCode::StoreFailed, message))).await;
                 return;
             }
-            if let Err(refused) = metered.reserve().await {
-                report.send(Err(refused)).await;
-                return;
-            }
-            let (provider, load) = (&*parts.provider, &shared.model_server);
+            let provider = &MeteredProvider { provider: &*parts.provider, meter: &metered };
+            let load = &shared.model_server;
             let outcome = match purpose {
                 Purpose::Summary if makes_way => {
                     let makes_way =

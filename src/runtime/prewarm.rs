@@ -5,7 +5,12 @@
 //! cancels the request. A request that would have to wait for a permit is not sent. After a failure, nothing more is
 //! sent until the next turn has ended.
 
-use super::{measure::model_left, metering::Meter, parts::InUse, shared::Shared};
+use super::{
+    measure::model_left,
+    metering::{CancelsOnDrop, Meter, MeteredProvider},
+    parts::InUse,
+    shared::Shared,
+};
 use crate::{
     core::{
         agent_loop::AgentLoop,
@@ -14,7 +19,7 @@ use crate::{
         prices::Price,
     },
     metrics::{PREWARM, PREWARM_SAVED_NANO_USD_TOTAL},
-    provider::DeltaSink,
+    provider::{DeltaSink, Provider as _},
 };
 use reseed_protocol::UsageSource;
 use serde::Serialize;
@@ -181,20 +186,27 @@ impl Prewarm {
         let (shared, owner, outcome) = (shared.clone(), owner.clone(), self.outcome.clone());
         let metered = meter.clone();
         let task = tokio::spawn(async move {
+            let _ends = CancelsOnDrop(metered.clone());
             let permit = tokio::select! {
                 biased;
                 permit = shared.shares.turns().take(&owner) => permit,
                 () = ready(()) => return,
             };
-            // Without a budget for it, the cache is let go.
+            // Without a budget for it, or if it would have to wait for one, the cache is let go.
             if metered.reserve().await.is_err() {
                 outcome.lock().unwrap_or_else(PoisonError::into_inner).has_failed = true;
                 return;
             }
             let unanswered = Unanswered(true);
-            let answer = timeout(TIME_MAX, parts.provider.answer(&request, &mut Silent)).await;
+            let provider = MeteredProvider { provider: &*parts.provider, meter: &metered };
+            let answer = timeout(TIME_MAX, provider.answer(&request, &mut Silent)).await;
             drop(permit);
-            let Ok(answer) = answer else { return };
+            let Ok(answer) = answer else {
+                metered.cancelled();
+                metered.write_alone().await;
+                outcome.lock().unwrap_or_else(PoisonError::into_inner).has_failed = true;
+                return;
+            };
             unanswered.answered();
             metered.ended(&request, &answer);
             metered.write_alone().await;

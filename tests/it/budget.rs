@@ -224,6 +224,25 @@ async fn a_request_in_progress_is_reserved_and_survives_a_crash() {
 }
 
 #[tokio::test]
+async fn a_request_that_is_cancelled_before_its_answer_counts_with_its_input() {
+    let upstream = upstream(Some(Gate::new())).await;
+    let folder = tempfile::tempdir().unwrap();
+    let budgets = json!({ "classes": { "default": [{ "per": "day", "tokens": 100 }] } });
+    let server = start(folder.path(), &upstream, &budgets).await;
+    let mut client = session(&server, ANN).await;
+    client.ask("user_input", json!({ "input": words(1, 300) })).await;
+    upstream.wait_for_requests(1).await;
+    let reserved = spent(&server, "").await;
+    client.ask("cancel_turn", json!({})).await;
+    assert_eq!(client.event("turn_finished").await["payload"]["status"], "cancelled");
+    exhausted(&client.turn("Hello").await);
+    let counted = spent(&server, "").await;
+    assert!((100..reserved).contains(&counted), "{counted} of {reserved}");
+    assert_eq!(upstream.requests().len(), 1);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_killed_server_leaves_its_reservations() {
     let upstream = upstream(Some(Gate::new())).await;
     let folder = tempfile::tempdir().unwrap();

@@ -140,6 +140,14 @@ impl Account {
         self.own.remove(id);
     }
 
+    /// Settles a request by what is reserved, because what it cost cannot be stored.
+    pub fn keep(&mut self, id: &str) {
+        if let Some(own) = self.own.get_mut(id) {
+            own.is_open = false;
+        }
+        self.forget_settled();
+    }
+
     /// Notes that a request was stored with this amount.
     pub fn written(&mut self, id: &str, amount: Amount) {
         let Some(own) = self.own.get_mut(id) else { return };

@@ -3,7 +3,8 @@
 //! A request is reserved before it is sent: its estimate is stored as a row of the operator's account, which its real
 //! cost replaces. So what is counted is what is stored. Sums are read when they are first needed, and then follow the
 //! rows that this server writes. If several servers share the database, they are read again if they are older than
-//! [`REREAD`], and once more after each reservation.
+//! [`REREAD`], and once more after each reservation. If it is uncertain whether a sum includes a row that was just
+//! being stored, the row counts twice.
 
 mod file;
 
@@ -13,7 +14,7 @@ use crate::{
     clock::Clock,
     core::{
         budget::{Account, Admission, Amount, Limit, Period},
-        usage_row::{UsageRow, UsageTokens},
+        usage_row::{UsagePurpose, UsageRow, UsageTokens},
     },
     metrics,
     store::{Error, SessionStore, UsageBy, UsageQuery},
@@ -21,7 +22,8 @@ use crate::{
 use dashmap::DashMap;
 use reseed_protocol::{SessionId, Timestamp};
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
+    hash::{BuildHasher, RandomState},
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
     time::Duration,
 };
@@ -34,10 +36,18 @@ const REREAD: Duration = Duration::from_secs(2);
 const RECENT: i64 = 60 * 60 * 1_000;
 const SPLIT_AGAIN: i64 = 3 * RECENT;
 
+/// How long a request waits for others to be settled in all. Answers take minutes at most, so a reservation that is
+/// open for longer is a fault, which must not hold up others indefinitely.
+const WAIT_MAX: Duration = Duration::from_secs(10 * 60);
+
+/// How many sums may be read at a time. Two reads of the same sum never overlap.
+const READS: usize = 64;
+
 /// How long a request waits for others to be settled before it looks again by itself. Other servers' do not wake it.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Maximum number of accounts and of users' classes in memory. Accounts without requests in progress are read again.
+/// Maximum number of accounts, of users' classes and of rows to be stored in memory. Accounts without requests in
+/// progress are read again.
 const KEPT_MAX: usize = 50_000;
 
 /// Whose a budget is.
@@ -77,6 +87,41 @@ struct Sum {
     read_at: Duration,
 }
 
+impl Sum {
+    /// Returns what a row counts for in this period. What a request cost is of the period in which it ended.
+    fn part_of(&self, per: Period, row: &UsageRow) -> Amount {
+        if per.start(row.at) == self.start { Amount::of(row) } else { Amount::default() }
+    }
+}
+
+/// The sums in memory.
+#[derive(Default)]
+struct Known {
+    sums: HashMap<Key, Sum>,
+    /// The rows of settled requests that are not known to be stored, by their ids: a sum that is read may lack them.
+    unwritten: BTreeMap<String, UsageRow>,
+}
+
+impl Known {
+    /// Returns the rows that are not known to be stored, and belong to an account.
+    fn unwritten_of(&self, key: &Key, start: Timestamp) -> BTreeMap<String, UsageRow> {
+        let own = |row: &UsageRow| key.1.start(row.at) == start && keys_of(row).contains(key);
+        self.unwritten.iter().filter(|(_, row)| own(row)).map(|(id, row)| (id.clone(), row.clone())).collect()
+    }
+}
+
+/// Returns the keys of all accounts in which a request may be, whatever budgets hold for it.
+fn keys_of(row: &UsageRow) -> [Key; 5] {
+    let user = || Whose::User(row.owner.clone());
+    [
+        (user(), Period::Day),
+        (user(), Period::Month),
+        (Whose::Session(row.session.clone()), Period::Session),
+        (Whose::Deployment, Period::Day),
+        (Whose::Deployment, Period::Month),
+    ]
+}
+
 /// A budget that has reached one of its shares.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Notice {
@@ -112,7 +157,10 @@ pub(crate) struct Budgets {
     rules: RwLock<Arc<Rules>>,
     /// The classes that users' tokens name.
     claimed: DashMap<String, String>,
-    sums: Mutex<HashMap<Key, Sum>>,
+    known: Mutex<Known>,
+    /// Each is held while a sum is read, by the hash of its key.
+    reads: [tokio::sync::Mutex<()>; READS],
+    hashes: RandomState,
     settled: Notify,
     store: Arc<dyn SessionStore>,
     clock: Arc<dyn Clock>,
@@ -125,7 +173,9 @@ impl Budgets {
         Self {
             rules: RwLock::new(Arc::new(rules)),
             claimed: DashMap::new(),
-            sums: Mutex::default(),
+            known: Mutex::default(),
+            reads: std::array::from_fn(|_| tokio::sync::Mutex::new(())),
+            hashes: RandomState::new(),
             settled: Notify::new(),
             store,
             clock,
@@ -143,8 +193,8 @@ impl Budgets {
         self.rules.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn sums(&self) -> MutexGuard<'_, HashMap<Key, Sum>> {
-        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records the class that a user's token names, or that it names none.
@@ -184,12 +234,16 @@ impl Budgets {
     }
 
     /// Reserves a request by its estimate, and waits while others in progress may use up what is left. Returns whether
-    /// a reservation was stored; there is none if no budget holds.
+    /// a reservation was stored; there is none if no budget holds. A request that only fills the cache does not wait.
     ///
     /// # Errors
     /// [`Refused`]: the request may not be sent.
     pub(crate) async fn reserve(&self, row: &UsageRow) -> Result<bool, Refused> {
+        let wait_max = if row.purpose == UsagePurpose::Prewarm { Duration::ZERO } else { WAIT_MAX };
+        let until = self.clock.elapsed() + wait_max;
         loop {
+            // The period may have changed during a wait.
+            let row = &UsageRow { at: self.clock.now(), ..row.clone() };
             let budgets = self.budgets_of(&row.owner, Some(&row.session));
             if budgets.is_empty() {
                 return Ok(false);
@@ -200,15 +254,17 @@ impl Budgets {
             for (whose, budget) in &budgets {
                 self.refresh(whose, budget.per).await.map_err(Refused::Store)?;
             }
-            match self.admit(row, &budgets) {
-                (Admission::Free, _) if self.store_reservation(row, &budgets).await? => return Ok(true),
+            let (admission, notice) = self.admit(row, &budgets);
+            let is_over = admission == Admission::Wait && self.clock.elapsed() >= until;
+            if is_over || admission == Admission::Exhausted {
+                metrics::BUDGET_REFUSALS_TOTAL.add([notice.whose.kind(), notice.per.as_str()], 1);
+                return Err(Refused::Exhausted(notice));
+            }
+            match admission {
+                Admission::Free if self.store_reservation(row, &budgets).await? => return Ok(true),
                 // Another server was faster. Both may have given way, so they do not look again at the same moment.
-                (Admission::Free, _) => tokio::time::sleep(LOOK_AGAIN.mul_f64(fastrand::f64())).await,
-                (Admission::Wait, _) => drop(tokio::time::timeout(LOOK_AGAIN, settled).await),
-                (Admission::Exhausted, notice) => {
-                    metrics::BUDGET_REFUSALS_TOTAL.add([notice.whose.kind(), notice.per.as_str()], 1);
-                    return Err(Refused::Exhausted(notice));
-                }
+                Admission::Free => tokio::time::sleep(LOOK_AGAIN.mul_f64(fastrand::f64())).await,
+                Admission::Wait | Admission::Exhausted => drop(tokio::time::timeout(LOOK_AGAIN, settled).await),
             }
         }
     }
@@ -229,13 +285,12 @@ impl Budgets {
         let mut is_admitted = true;
         for (whose, budget) in budgets {
             self.read(whose, budget.per, Duration::ZERO).await.map_err(Refused::Store)?;
-            let sums = self.sums();
-            let sum = sums.get(&(whose.clone(), budget.per));
+            let known = self.known();
+            let sum = known.sums.get(&(whose.clone(), budget.per));
             is_admitted &= sum.is_none_or(|sum| sum.account.still_admits(&row.id, &budget.limit));
         }
         if !is_admitted {
             let nothing = UsageRow { tokens: UsageTokens::default(), cost_nano_usd: Some(0), ..row.clone() };
-            self.each_sum_of(row, |account| account.settle(&row.id, Amount::default()));
             self.store.add_usage(vec![nothing.clone()]).await.map_err(Refused::Store)?;
             self.written(std::slice::from_ref(&nothing));
         }
@@ -245,7 +300,8 @@ impl Budgets {
     /// Reserves the request in every account, if every one admits it.
     fn admit(&self, row: &UsageRow, budgets: &[(Whose, Budget)]) -> (Admission, Notice) {
         let now = self.clock.now();
-        let mut sums = self.sums();
+        let mut known = self.known();
+        let sums = &mut known.sums;
         let mut verdict = (Admission::Free, None);
         for (whose, Budget { per, limit }) in budgets {
             let Some(sum) = sums.get(&(whose.clone(), *per)) else { continue };
@@ -269,15 +325,28 @@ impl Budgets {
     }
 
     /// Settles a request by what it cost. Returns the budgets that have reached a share of which their users are told.
+    /// If it cost nothing, its reservation stays until that is stored.
     pub(crate) fn settle(&self, row: &UsageRow) -> Vec<Notice> {
+        if Amount::of(row) == Amount::default() {
+            return Vec::new();
+        }
         let (budgets, now) = (self.budgets_of(&row.owner, Some(&row.session)), self.clock.now());
-        let (mut sums, mut notices) = (self.sums(), Vec::new());
-        for (whose, Budget { per, limit }) in budgets {
-            let Some(sum) = sums.get_mut(&(whose.clone(), per)).filter(|sum| sum.start == per.start(now)) else {
-                continue;
-            };
-            sum.account.spend(&row.id, Amount::of(row));
-            if let Some(percent) = sum.account.to_tell(&limit) {
+        let (mut known, mut notices) = (self.known(), Vec::new());
+        if known.unwritten.len() < KEPT_MAX {
+            known.unwritten.insert(row.id.clone(), row.clone());
+        }
+        for (whose, per) in keys_of(row) {
+            let Some(sum) = known.sums.get_mut(&(whose.clone(), per)) else { continue };
+            let cost = sum.part_of(per, row);
+            let budget = budgets.iter().find(|(owner, budget)| *owner == whose && budget.per == per);
+            // A request that is not reserved here is added, unless other servers' rows have to be read anyway.
+            if per.start(row.at) == sum.start && (budget.is_some() || !self.is_shared) {
+                sum.account.spend(&row.id, cost);
+            } else {
+                sum.account.settle(&row.id, cost);
+            }
+            let Some((_, Budget { limit, .. })) = budget.filter(|_| sum.start == per.start(now)) else { continue };
+            if let Some(percent) = sum.account.to_tell(limit) {
                 notices.push(Notice { whose: whose.clone(), per, percent, refills_at: per.end(now) });
             }
             if whose == Whose::Deployment {
@@ -285,7 +354,7 @@ impl Budgets {
                 metrics::BUDGET_USED_RATIO.set([per.as_str()], share);
             }
         }
-        drop(sums);
+        drop(known);
         self.settled.notify_waiters();
         for Notice { whose, per, percent, refills_at } in &notices {
             metrics::BUDGET_NOTICES_TOTAL.add([whose.kind(), if *percent < 100 { "80" } else { "100" }], 1);
@@ -304,26 +373,43 @@ impl Budgets {
 
     /// Returns true if a request is reserved and not settled.
     pub(crate) fn has_reserved(&self, row: &UsageRow) -> bool {
-        let budgets = self.budgets_of(&row.owner, Some(&row.session));
-        let sums = self.sums();
-        let has = |(whose, Budget { per, .. }): (Whose, Budget)| {
-            sums.get(&(whose, per)).is_some_and(|sum| sum.account.has_open(&row.id))
-        };
-        budgets.into_iter().any(has)
+        let known = self.known();
+        keys_of(row).iter().any(|key| known.sums.get(key).is_some_and(|sum| sum.account.has_open(&row.id)))
     }
 
-    /// Notes that rows were stored.
+    /// Notes that rows were stored. Requests that cost nothing are settled by that.
     pub(crate) fn written(&self, rows: &[UsageRow]) {
+        let mut known = self.known();
         for row in rows {
-            self.each_sum_of(row, |account| account.written(&row.id, Amount::of(row)));
+            if known.unwritten.get(&row.id) == Some(row) {
+                known.unwritten.remove(&row.id);
+            }
+            for key in keys_of(row) {
+                let Some(sum) = known.sums.get_mut(&key) else { continue };
+                if Amount::of(row) == Amount::default() {
+                    sum.account.settle(&row.id, Amount::default());
+                }
+                let amount = sum.part_of(key.1, row);
+                sum.account.written(&row.id, amount);
+            }
         }
+        drop(known);
+        self.settled.notify_waiters();
     }
 
+    /// Notes that rows could not be stored and never will be. What is stored of their requests counts.
+    pub(crate) fn lost(&self, rows: &[UsageRow]) {
+        for row in rows {
+            self.each_sum_of(row, |account| account.keep(&row.id));
+        }
+        self.settled.notify_waiters();
+    }
+
+    /// Changes every account that may contain a request, whatever the rules say by now.
     fn each_sum_of(&self, row: &UsageRow, change: impl Fn(&mut Account)) {
-        let budgets = self.budgets_of(&row.owner, Some(&row.session));
-        let mut sums = self.sums();
-        for (whose, Budget { per, .. }) in budgets {
-            if let Some(sum) = sums.get_mut(&(whose, per)) {
+        let mut known = self.known();
+        for key in keys_of(row) {
+            if let Some(sum) = known.sums.get_mut(&key) {
                 change(&mut sum.account);
             }
         }
@@ -336,20 +422,27 @@ impl Budgets {
 
     /// As [`Self::refresh`]; a sum that other servers may have changed may be this old.
     async fn read(&self, whose: &Whose, per: Period, age_max: Duration) -> Result<(), Error> {
-        let (now, key) = (self.clock.now(), (whose.clone(), per));
+        let (asked_at, key) = (self.clock.elapsed(), (whose.clone(), per));
+        // One that is in memory needs no turn.
+        if self.is_fresh(&key, age_max, asked_at) {
+            return Ok(());
+        }
+        let at = self.hashes.hash_one(&key) as usize % READS;
+        let _reading = self.reads[at].lock().await;
+        if self.is_fresh(&key, age_max, asked_at) {
+            return Ok(());
+        }
+        let (now, read_at) = (self.clock.now(), self.clock.elapsed());
         let start = per.start(now);
-        let recent = {
-            let sums = self.sums();
-            match sums.get(&key).filter(|sum| sum.start == start) {
-                Some(sum) if !self.is_shared || self.clock.elapsed() < sum.read_at + age_max => return Ok(()),
-                Some(sum) => {
-                    let is_split = now.0.saturating_sub(sum.split.0) < SPLIT_AGAIN;
-                    Some((is_split.then_some((sum.split, sum.old)), sum.account.written_ids()))
-                }
-                None => None,
-            }
+        let (recent, unwritten) = {
+            let known = self.known();
+            let recent = known.sums.get(&key).filter(|sum| sum.start == start).map(|sum| {
+                let is_split = now.0.saturating_sub(sum.split.0) < SPLIT_AGAIN;
+                (is_split.then_some((sum.split, sum.old)), sum.account.written_ids())
+            });
+            let unwritten = if recent.is_some() { BTreeMap::new() } else { known.unwritten_of(&key, start) };
+            (recent, unwritten)
         };
-        let read_at = self.clock.elapsed();
         let (split, written) = recent.map_or((None, Vec::new()), |(split, written)| (split, written));
         let (split, old) = match split {
             Some(known) => known,
@@ -359,25 +452,42 @@ impl Budgets {
             }
         };
         let stored = old.and(self.sum(whose, Some(split), None).await?);
-        let mut sums = self.sums();
-        match sums.get_mut(&key).filter(|sum| sum.start == start) {
+        let mut known = self.known();
+        match known.sums.get_mut(&key).filter(|sum| sum.start == start) {
             Some(sum) => {
                 sum.account.reread(stored, &written);
                 (sum.split, sum.old, sum.read_at) = (split, old, read_at);
             }
             None => {
-                if sums.len() >= KEPT_MAX {
-                    sums.retain(|_, sum| !sum.account.is_quiet());
+                if known.sums.len() >= KEPT_MAX {
+                    known.sums.retain(|_, sum| !sum.account.is_quiet());
                 }
                 let mut account = Account::loaded(stored, self.is_shared);
+                let still_unwritten = known.unwritten_of(&key, start);
+                for (id, row) in unwritten.iter().chain(&still_unwritten) {
+                    account.spend(id, Amount::of(row));
+                }
+                // Rows that were stored during the read may be missing in it.
+                for (id, row) in unwritten.iter().filter(|(id, _)| !still_unwritten.contains_key(*id)) {
+                    account.written(id, Amount::of(row));
+                }
                 // Whoever was told before a restart is not told again.
                 for limit in self.limits_of(whose, per) {
                     let _ = account.to_tell(&limit);
                 }
-                sums.insert(key, Sum { account, start, split, old, read_at });
+                known.sums.insert(key, Sum { account, start, split, old, read_at });
             }
         }
         Ok(())
+    }
+
+    /// Returns true if a sum need not be read: no other server changes it, or it is not too old, or its read began
+    /// after it was asked for.
+    fn is_fresh(&self, key: &Key, age_max: Duration, asked_at: Duration) -> bool {
+        let start = key.1.start(self.clock.now());
+        self.known().sums.get(key).filter(|sum| sum.start == start).is_some_and(|sum| {
+            !self.is_shared || asked_at < sum.read_at || self.clock.elapsed() < sum.read_at + age_max
+        })
     }
 
     /// Returns the limits of this budget, if its owner is known from it.
@@ -415,8 +525,8 @@ impl Budgets {
         let mut used = Vec::new();
         for (whose, budget) in budgets {
             self.refresh(&whose, budget.per).await?;
-            let sums = self.sums();
-            let Some(sum) = sums.get(&(whose.clone(), budget.per)) else { continue };
+            let known = self.known();
+            let Some(sum) = known.sums.get(&(whose.clone(), budget.per)) else { continue };
             let (spent, total) = (sum.account.spent(), sum.account.total());
             let refills_at = budget.per.end(self.clock.now());
             used.push(Used { whose, budget, spent, reserved: total.without(spent), refills_at });
