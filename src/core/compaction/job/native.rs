@@ -1,7 +1,7 @@
 //! The provider's own compaction: its request, and what becomes of its answer.
 //!
 //! The provider gets the conversation's own request up to the tail that is kept, so that it can read most of it from
-//! its cache. OpenAI's request has no tools, so its cache serves it only in sessions without tools. The provider returns
+//! its cache. OpenAI's request has no tools, so its cache serves it only in sessions without them. The provider returns
 //! opaque items that cover all of it. A readable text goes with them: the provider's, or else a summary that is
 //! requested as usual. It covers the same as the items, so it replaces earlier segments.
 //!
