@@ -80,7 +80,7 @@ impl UsageTokens {
         }
     }
 
-    /// Returns the tokens of a request of which only an estimate is known.
+    /// Returns the tokens of a request that is known only by an estimate.
     #[must_use]
     pub fn estimated(input: u64, output: u64) -> Self {
         Self { input, output, ..Self::default() }

@@ -517,7 +517,7 @@ impl Actor {
         match (may_rest, &self.resting) {
             (true, None) => {
                 self.resting = self.shared.resting.rest();
-                // Whoever comes next may host, as after a session has left memory.
+                // The next client may host, as if the session had left memory.
                 self.host_has_left();
             }
             (true, Some(_)) => {}

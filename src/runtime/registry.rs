@@ -425,7 +425,7 @@ impl Registry {
         self.actors.spawn(async move {
             let place = run.await;
             drop((entered, room));
-            // Whoever waits for it needs the room.
+            // A request that waits for the place needs the room.
             drop(place);
         });
         // If the node's standing has changed while the session was being opened, the check of all open sessions may

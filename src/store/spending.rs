@@ -122,7 +122,7 @@ pub struct UsagePage {
 }
 
 impl UsagePage {
-    /// Returns a page of at most `limit` of these sums, of which there may be one more.
+    /// Creates a page of at most `limit` sums. One more than that in `items` shows that another page follows.
     pub(crate) fn of(mut items: Vec<UsageSum>, limit: u32) -> Self {
         let has_more = items.len() > limit as usize;
         items.truncate(limit as usize);

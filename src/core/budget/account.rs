@@ -43,7 +43,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Returns an account of which this much is stored.
+    /// Creates an account with this stored sum.
     #[must_use]
     pub fn loaded(stored: Amount, is_shared: bool) -> Self {
         Self { stored, own: BTreeMap::new(), is_shared, told_percent: 0 }

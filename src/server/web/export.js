@@ -93,7 +93,7 @@ function partText(part) {
       const file = fileOf(part);
       return file ? `*File* \`${file.name.replaceAll("`", "'")}\`\n\n${fenced(file.text, "")}` : closed(part.text);
     }
-    // Whoever opens the file loads nothing from elsewhere.
+    // The exported file loads nothing from other servers.
     case "image": {
       const isRemote = !part.url.startsWith("data:");
       return `*[picture]*${isRemote ? ` <${part.url.replace(/[\s<>]/g, encodeURIComponent)}>` : ""}`;

@@ -324,8 +324,8 @@ impl Budgets {
         (verdict.0, Notice { whose: whose.clone(), per, percent: 100, refills_at: per.end(now) })
     }
 
-    /// Settles a request by what it cost. Returns the budgets that have reached a share of which their users are told.
-    /// If it cost nothing, its reservation stays until that is stored.
+    /// Settles a request by what it cost. Returns the budgets whose users must be told about their use. If
+    /// it cost nothing, its reservation stays until that is stored.
     pub(crate) fn settle(&self, row: &UsageRow) -> Vec<Notice> {
         if Amount::of(row) == Amount::default() {
             return Vec::new();
@@ -471,7 +471,7 @@ impl Budgets {
                 for (id, row) in unwritten.iter().filter(|(id, _)| !still_unwritten.contains_key(*id)) {
                     account.written(id, Amount::of(row));
                 }
-                // Whoever was told before a restart is not told again.
+                // Users who were told before a restart are not told again.
                 for limit in self.limits_of(whose, per) {
                     let _ = account.to_tell(&limit);
                 }

@@ -1,4 +1,4 @@
-//! A session that no client has open rests in memory once its turn is over, whoever had it open and however they left.
+//! A session that no client has open rests in memory once its turn is over. It does not matter how its clients left.
 //! Then it is unloaded. It is loaded once, however many come back at the same time.
 
 use crate::support::scripted::{Gate, Reply, Scripted};
@@ -103,7 +103,7 @@ async fn a_client_that_comes_back_soon_finds_the_session_in_memory() {
     assert_eq!(client.turn("Who is Miso?").await["status"], "completed");
     assert_eq!(term(&store, &session).await, 1, "it was not opened again");
 
-    // Whoever needs the room of a session that rests gets it.
+    // A session that rests makes room for others.
     client.hang_up();
     let mut others = Vec::new();
     for _ in 0..2 {
