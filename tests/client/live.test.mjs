@@ -24,7 +24,6 @@ for (const [name, { about, settings, options, run }] of Object.entries(SCENARIOS
         assert.deepEqual(comparable(snapshot, false), comparable(fromOpened(truth), false), `after event ${frame.seq}`);
       });
       assert.ok(compared > 2, `${compared} moments were compared`);
-      await session.getContextInfo();
       assert.deepEqual(comparable(session.snapshot, true), comparable(fromOpened(opened), true), "at the end");
     } finally {
       await world.end();

@@ -175,16 +175,20 @@ export class World {
     return Witness.on(this.server.url);
   }
 
-  /** Waits until nothing is in flight in a session. */
+  /** Waits until nothing is in flight in a session: no turn, and no compaction in the background of an idle one. */
   async settled(session) {
     const idle = () => {
       const { status, snapshot } = session;
-      return status.phase === "open" && snapshot.state === "idle" && !snapshot.turn && snapshot.queue.length === 0;
+      const busy = snapshot.turn || snapshot.compaction || snapshot.queue.length > 0;
+      return status.phase === "open" && snapshot.state === "idle" && !busy;
     };
     await until(session.subscribe, idle, "the session is idle");
     const opened = await this.witness.look(session.id);
     await until(session.subscribe, () => session.snapshot.seq >= opened.asOfSeq, "every event has come");
-    return session.snapshot.seq === opened.asOfSeq && idle() ? opened : this.settled(session);
+    // A compaction may begin between the two views. Events that have no `seq` have arrived when this reply has.
+    await session.getContextInfo();
+    const still = session.snapshot.seq === opened.asOfSeq && !opened.compaction && idle();
+    return still ? opened : this.settled(session);
   }
 
   async end() {
