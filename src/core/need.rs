@@ -39,8 +39,12 @@ needs! {
     NoLimit = "output_limit",
     /// `temperature` and `top_p` are left out.
     NoTemperature = "temperature",
+    /// `top_p` is left out.
+    NoTopP = "top_p",
     /// The reasoning effort is left out.
     NoEffort = "reasoning_effort",
+    /// The model is not asked to think.
+    NoThinking = "thinking",
     /// `stream_options` is left out, so usage may not be reported.
     NoStreamOptions = "stream_options",
     /// `tool_choice` is left out.

@@ -114,6 +114,7 @@ impl Prewarm {
             if let (Some((terms, price, tokens)), Some(ended)) = (self.kept.take(), self.turn_ended)
                 && ended.elapsed() > Duration::from_millis(terms.lifetime_ms)
                 && self.used.is_some_and(|used| used.elapsed() < Duration::from_millis(terms.lifetime_ms))
+                && !self.lock().has_failed
             {
                 let saved = terms.saved_nano_usd(price, tokens);
                 PREWARM_SAVED_NANO_USD_TOTAL.add([], saved);

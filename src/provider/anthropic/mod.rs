@@ -188,10 +188,15 @@ impl Attempt for Anthropic {
         if is_compacted && self.limits(plan.model).lacks_compaction {
             return Err(Failed { fault: no_compaction(), begun: false });
         }
+        let fills_cache = request.only_fills_cache();
+        if fills_cache && MessagesRequest::new(&plan, self.limits(plan.model), self.cache_ttl, &[]).has_budget() {
+            let message = "a model that thinks within a budget fills its cache only with an answer";
+            return Err(Failed { fault: fault(ErrorCode::UpstreamRejected, message), begun: false });
+        }
         let betas: Vec<&str> =
             comparison.map(|_| DIAGNOSIS_BETA).into_iter().chain(MessagesRequest::betas(&plan)).collect();
         let is_compared = comparison.is_some_and(|comparison| comparison.with.is_some());
-        let mut reading = Reading::new(MessagesStream::new(is_compared), sink).empty_if(request.only_fills_cache());
+        let mut reading = Reading::new(MessagesStream::new(is_compared), sink).empty_if(fills_cache);
         loop {
             let body = self.bytes(&plan, reading.decoder.begun());
             let events = self.open(body, &betas).await.map_err(|fault| reading.failed(fault))?;

@@ -214,17 +214,26 @@ impl<'a> MessagesRequest<'a> {
         let tool_choice = choice(plan);
         let prewarms = plan.request.only_fills_cache();
         let is_forced = plan.choice().is_some_and(ToolChoice::is_forced);
-        let (thinking, effort) = thinking(plan, limits, max_tokens);
+        let (asked, effort) = thinking(plan, limits, max_tokens);
         // A model that is forced to call a tool must not think first.
-        let thinking = thinking.filter(|thinking| match thinking {
+        let thinking = asked.filter(|thinking| match thinking {
             Thinking::Disabled => true,
             Thinking::Adaptive { .. } => !is_forced,
             Thinking::Enabled { .. } => !is_forced && began_with_thinking(&messages),
         });
         let is_thinking = thinking.is_some_and(|thinking| thinking != Thinking::Disabled);
         let temperature = plan.temperature().filter(|_| !is_thinking);
-        if plan.top_logprobs().is_some() {
-            plan.leaves_out(Need::NoLogprobs);
+        // Newer models accept only one of the two.
+        let top_p = plan.top_p().filter(|_| temperature.is_none() && !is_thinking);
+        for (part, is_left_out) in [
+            (Need::NoThinking, thinking != asked),
+            (Need::NoTemperature, temperature != plan.temperature()),
+            (Need::NoTopP, top_p != plan.top_p()),
+            (Need::NoLogprobs, plan.top_logprobs().is_some()),
+        ] {
+            if is_left_out {
+                plan.leaves_out(part);
+            }
         }
         Self {
             model: plan.model,
@@ -236,13 +245,17 @@ impl<'a> MessagesRequest<'a> {
             thinking,
             output_config: OutputConfig { effort, format: format(plan) },
             temperature: temperature.map(|temperature| temperature.min(TEMPERATURE_MAX)),
-            // Newer models accept only one of the two.
-            top_p: plan.top_p().filter(|_| temperature.is_none() && !is_thinking),
+            top_p,
             stream: !prewarms,
             diagnostics: plan.comparison().map(|comparison| Diagnostics { previous_message_id: comparison.with }),
             compaction: is_compacted(plan)
                 .then_some(Compaction { r#type: "summarize", instructions: plan.instructions() }),
         }
+    }
+
+    /// Returns true if the model has a budget for thinking. The API takes no such request without an answer.
+    pub(super) fn has_budget(&self) -> bool {
+        matches!(self.thinking, Some(Thinking::Enabled { .. }))
     }
 
     /// Returns the beta features that the request uses, as their header names them.
@@ -487,7 +500,11 @@ fn thinking<'a>(plan: &Plan<'a>, limits: Limits, max_tokens: u64) -> (Option<Thi
     let enabled = |tokens: u64| {
         // The other half is for the text.
         let budget_tokens = tokens.min(max_tokens / 2);
-        (budget_tokens >= BUDGET_TOKENS_MIN).then_some(Thinking::Enabled { budget_tokens })
+        if budget_tokens < BUDGET_TOKENS_MIN {
+            plan.leaves_out(Need::NoThinking);
+            return None;
+        }
+        Some(Thinking::Enabled { budget_tokens })
     };
     if let Ok(tokens) = effort.parse() {
         return (enabled(tokens), None);

@@ -303,7 +303,7 @@ fn options_are_written_as_the_model_takes_them() {
         let options = &mut request.envelope.options;
         (options.reasoning_effort, options.max_output_tokens) = (Some(effort.into()), max_output_tokens);
         (options.temperature, options.top_p) = (Some(0.5), Some(0.9));
-        let (body, _) = written(&request, &[], limits, CacheTtl::Minutes, &[]);
+        let (body, shown) = written(&request, &[], limits, CacheTtl::Minutes, &[]);
         assert_eq!((&body["thinking"], &body["output_config"]["effort"]), (&thinking, &sent_effort), "{effort}");
         // A model that thinks takes no temperature, and others one of the two.
         let thinks = thinking["budget_tokens"].is_u64() || thinking["type"] == "adaptive";
@@ -311,6 +311,12 @@ fn options_are_written_as_the_model_takes_them() {
             (&body["temperature"], &body["top_p"]),
             (&if thinks { Value::Null } else { json!(0.5) }, &Value::Null)
         );
+        let left_out: &[&str] = match (thinks, &thinking) {
+            (true, _) => &["temperature", "top_p"],
+            (false, Value::Null) => &["top_p", "thinking"],
+            (false, _) => &["top_p"],
+        };
+        assert_eq!(shown, left_out, "{effort}");
     }
     let mut request = request(vec![Message::user("x")]);
     request.envelope.options.temperature = Some(1.7);
@@ -325,7 +331,7 @@ fn options_are_written_as_the_model_takes_them() {
     let (forced, shown) = written(&request, &[], newer, CacheTtl::Minutes, &[]);
     assert_eq!(forced["tool_choice"], json!({ "type": "any", "disable_parallel_tool_use": true }));
     assert_eq!((&forced["thinking"], &forced["temperature"]), (&Value::Null, &json!(1.0)));
-    assert_eq!(shown, ["format", "logprobs"]);
+    assert_eq!(shown, ["thinking", "format", "logprobs"]);
     let summary = ModelRequest { purpose: Purpose::Summary, ..request };
     let (summary, shown) = written(&summary, &[], newer, CacheTtl::Minutes, &[]);
     assert_eq!((&summary["tool_choice"], summary["tools"].is_array()), (&Value::Null, true));
