@@ -9,12 +9,15 @@
 
 use std::{borrow::Cow, fmt::Write as _};
 
-/// Loads a lazy script once; after a failure, the next call tries again.
+/// Loads a lazy script once. After a failure, the next call tries again at another address, because browsers remember
+/// that an address has failed.
 const LOADER: &str = "\
 const $loaded=new Map();
+let $failed=0;
 const $load=(file,shared)=>{
-const retry=(error)=>{$loaded.delete(file);throw error;};
-if(!$loaded.has(file))$loaded.set(file,import(file).then((script)=>script.load(shared)).catch(retry));
+const from=$failed?`${file}?${$failed}`:file;
+const retry=(error)=>{$loaded.delete(file);$failed+=1;throw error;};
+if(!$loaded.has(file))$loaded.set(file,import(from).then((script)=>script.load(shared)).catch(retry));
 return $loaded.get(file);
 };
 ";

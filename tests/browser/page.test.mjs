@@ -293,6 +293,16 @@ onPage("the page arrives in a few cached, compressed files, under the rules it w
   assert.ok(again.requests === 1 && again.bytes < RELOAD_BYTES_MAX, `${again.requests} requests, ${again.bytes} bytes`);
 });
 
+onPage("a part of the page that could not be loaded is loaded when it is asked for again", { expected: /net::ERR_FAILED/ }, async ({ page }) => {
+  await say(page, "Count to 3");
+  await settled(page, 1);
+  await page.route(/\/assets\/wire-view[^?]*$/, (route) => route.abort());
+  await say(page, "/frames");
+  await page.locator(".toast", { hasText: "could not be loaded" }).waitFor();
+  await say(page, "/frames");
+  await page.locator("ol.frames").waitFor();
+});
+
 onPage("on a phone", { viewport: { width: 360, height: 640 } }, async ({ page }) => {
   await say(page, "Write 300 words");
   await settled(page, 1);
