@@ -335,7 +335,7 @@ fn options_are_written_as_the_model_takes_them() {
     let summary = ModelRequest { purpose: Purpose::Summary, ..request };
     let (summary, shown) = written(&summary, &[], newer, CacheTtl::Minutes, &[]);
     assert_eq!((&summary["tool_choice"], summary["tools"].is_array()), (&Value::Null, true));
-    assert_eq!(shown, [""; 0]);
+    assert_eq!(shown, ["temperature"]);
 }
 
 #[test]

@@ -58,10 +58,20 @@ async fn one_user_cannot_take_all_connections() {
 
 #[tokio::test]
 async fn one_user_cannot_take_all_sessions_in_memory() {
-    let server = server(Scripted::new(), &[("SESSIONS_OPEN_MAX", "8")]).await;
-    let (_first, mut second) = (session(&server, ADA).await, session(&server, ADA).await);
+    let model = Scripted::answering(|_| Reply::text("Noted."));
+    let server = server(model, &[("SESSIONS_OPEN_MAX", "8")]).await;
+    let (mut first, mut second) = (session(&server, ADA).await, session(&server, ADA).await);
     is_refused(&second.ask("open_session", json!({})).await, "sessions_open_per_user", 2);
     session(&server, BOB).await;
+
+    // A session that rests makes room for another one of the same user.
+    assert_eq!(first.turn("My cat is called Miso.").await["status"], "completed");
+    first.hang_up();
+    until("the first one rests or has left", async || {
+        let reply = second.ask("open_session", json!({})).await;
+        if reply["type"] == "session_opened" { Ok(()) } else { Err(reply.to_string()) }
+    })
+    .await;
 }
 
 #[tokio::test]
