@@ -5,6 +5,7 @@ pub(super) mod budgets;
 pub(super) mod context;
 pub(super) mod mcp;
 pub(super) mod nodes;
+pub(super) mod routes;
 pub(super) mod usage;
 
 use super::{

@@ -1,22 +1,15 @@
 //! The routes, and the checks that every HTTP request passes first.
 
-use super::{
-    answers::{clip, problem},
-    app::App,
-    audit,
-    auth::{Refusal, bearer},
-    granting, handshake, node, offered, operator, relay,
-    web::Site,
-};
+use super::{answers::clip, app::App, granting, handshake, node, offered, operator, relay, web::Site};
 use axum::{
     Router,
-    extract::{ConnectInfo, DefaultBodyLimit, Path, Request, State},
+    extract::{DefaultBodyLimit, Path, Request, State},
     http::{HeaderMap, HeaderValue, Method, StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
-    routing::{get, post},
+    routing::{delete, get, post},
 };
-use std::{net::SocketAddr, sync::Arc};
+use std::sync::Arc;
 
 /// Maximum bytes of an HTTP request's body. Only requests for tickets have one, and it is short.
 const BODY_BYTES_MAX: usize = 16 * 1024;
@@ -24,27 +17,13 @@ const BODY_BYTES_MAX: usize = 16 * 1024;
 /// The headers of the dialects' answers that pages may read.
 const EXPOSED: HeaderValue = HeaderValue::from_static("x-reseed-session, x-reseed-context, retry-after");
 
+/// Returns the routes of the only port.
 pub(super) fn router(app: Arc<App>) -> Router {
     Router::new()
-        .route("/", get(root))
-        .route("/ws", get(handshake::upgrade))
-        .route("/assets/{*name}", get(asset))
         .route("/healthz", get(operator::healthz))
         .route("/readyz", get(operator::readyz))
-        .route("/metrics", get(operator::metrics))
-        .route("/api/tickets", post(granting::ticket).options(granting::preflight))
-        .route("/api/tickets/{id}", axum::routing::delete(granting::revoke_ticket))
-        .route("/api/principals/{name}", axum::routing::delete(granting::revoke_user))
-        .route("/api/sessions", get(operator::sessions))
-        .route("/api/sessions/{id}/context", get(operator::context::session_context))
-        .route("/api/sessions/{id}/tree", get(operator::session_tree))
-        .route("/api/nodes", get(operator::nodes::nodes))
-        .route("/api/usage", get(operator::usage::usage))
-        .route("/api/budgets", get(operator::budgets::budgets))
-        .route("/api/mcp", get(operator::mcp::mcp))
-        .route(relay::PATH, get(node::holder::enter))
-        .route(node::ask::REVOKE_PATH, post(node::ask::revoked_elsewhere))
-        .route(node::ask::COMPACTIONS_PATH, post(node::ask::compactions_here))
+        .merge(public())
+        .merge(operator::routes::routes(app.clone()))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(app.clone())
         // These have bounds of their own.
@@ -52,8 +31,22 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .layer(middleware::from_fn_with_state(app, guard))
 }
 
+/// Returns the routes of clients, of back ends that grant access to clients, and of other nodes.
+fn public() -> Router<Arc<App>> {
+    Router::new()
+        .route("/", get(root))
+        .route("/ws", get(handshake::upgrade))
+        .route("/assets/{*name}", get(asset))
+        .route("/api/tickets", post(granting::ticket).options(granting::preflight))
+        .route("/api/tickets/{id}", delete(granting::revoke_ticket))
+        .route("/api/principals/{name}", delete(granting::revoke_user))
+        .route(relay::PATH, get(node::holder::enter))
+        .route(node::ask::REVOKE_PATH, post(node::ask::revoked_elsewhere))
+        .route(node::ask::COMPACTIONS_PATH, post(node::ask::compactions_here))
+}
+
 /// Rejects requests for a foreign host name and from foreign origins before anything else handles them.
-async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let headers = request.headers();
     let text = |name: header::HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?").to_owned());
     if request.uri().path().starts_with(node::INTERNAL) {
@@ -76,26 +69,7 @@ async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) ->
     if let (true, Some(origin), &Method::OPTIONS) = (of_dialect, &origin, request.method()) {
         return preflight(origin, headers);
     }
-    let read = audit::read(request.uri().path()).map(|read| {
-        let address = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
-        (read, address)
-    });
-    let operator = match &read {
-        Some(_) => app.auth.operator(bearer(headers)).await,
-        None => None,
-    };
-    if let (Some(((what, _), address)), None) = (&read, &operator) {
-        let refusal = bearer(headers).map_or(Refusal::Missing, |_| Refusal::Wrong("not an operator's"));
-        if let Err(error) = app.admission.refuse_credentials(*address, what, refusal).await {
-            return problem(StatusCode::TOO_MANY_REQUESTS, error);
-        }
-    }
-    let reader = operator.as_ref().map(|operator| operator.name.clone());
-    operator.and_then(|operator| request.extensions_mut().insert(operator));
     let mut response = next.run(request).await;
-    if let (Some((read, _)), Some(reader)) = (read, reader) {
-        app.admission.audit.read(&reader, read, response.status().as_u16());
-    }
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));

@@ -1,0 +1,53 @@
+//! The operator's routes, and the check that everyone who uses them is an operator.
+
+use super::{budgets, context, mcp, metrics, nodes, session_tree, sessions, usage};
+use crate::server::{
+    answers::problem,
+    app::App,
+    audit,
+    auth::{Refusal, bearer},
+};
+use axum::{
+    Router,
+    extract::{ConnectInfo, Request, State},
+    http::StatusCode,
+    middleware::{self, Next},
+    response::Response,
+    routing::get,
+};
+use std::{net::SocketAddr, sync::Arc};
+
+/// Returns the routes that `OPERATOR_PORT` takes away from the public port.
+pub(in crate::server) fn routes(app: Arc<App>) -> Router<Arc<App>> {
+    Router::new()
+        .route("/metrics", get(metrics))
+        .route("/api/sessions", get(sessions))
+        .route("/api/sessions/{id}/context", get(context::session_context))
+        .route("/api/sessions/{id}/tree", get(session_tree))
+        .route("/api/nodes", get(nodes::nodes))
+        .route("/api/usage", get(usage::usage))
+        .route("/api/budgets", get(budgets::budgets))
+        .route("/api/mcp", get(mcp::mcp))
+        // Routes that are added below this line need no credentials.
+        .route_layer(middleware::from_fn_with_state(app, identify))
+}
+
+/// Identifies the operator, and logs what they read.
+async fn identify(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+    let Some(read) = audit::read(request.uri().path()) else { return next.run(request).await };
+    let token = bearer(request.headers());
+    let Some(operator) = app.auth.operator(token).await else {
+        let address = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
+        let refusal = token.map_or(Refusal::Missing, |_| Refusal::Wrong("not an operator's"));
+        return match app.admission.refuse_credentials(address, read.0, refusal).await {
+            // The endpoint answers that it needs an operator.
+            Ok(()) => next.run(request).await,
+            Err(error) => problem(StatusCode::TOO_MANY_REQUESTS, error),
+        };
+    };
+    let name = operator.name.clone();
+    request.extensions_mut().insert(operator);
+    let response = next.run(request).await;
+    app.admission.audit.read(&name, read, response.status().as_u16());
+    response
+}
