@@ -112,7 +112,8 @@ fn server_of_settings() -> anyhow::Result<(String, Option<String>)> {
         "WS_PORT is 0, so the server listens on any free port; name the address that it printed when it started"
     );
     let token = token.map(|token| token.expose_secret().to_owned());
-    Ok((format!("ws://{}/ws", listen.local_address()), token))
+    let scheme = if listen.uses_tls() { "wss" } else { "ws" };
+    Ok((format!("{scheme}://{}/ws", listen.local_address()), token))
 }
 
 /// Input from a person or a pipe.

@@ -4,13 +4,14 @@ mod servers;
 
 use super::{say, serve};
 use crate::{
+    clock::{Clock as _, SystemClock},
     config::Settings,
     core::{
         context::envelope,
         model::{Delta, ModelRequest, Purpose},
     },
     provider::DeltaSink,
-    server::auth::Jwt,
+    server::{Identity, auth::Jwt},
     service, store,
 };
 use anyhow::Context as _;
@@ -96,7 +97,12 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
     for (about, line) in described {
         say(format!("{about:<12}{line}"));
     }
-    say(format!("listens on  {}:{}", settings.listen.host, settings.listen.ws_port));
+    let listen = &settings.listen;
+    let operators = listen.operator_port.map_or_else(String::new, |port| format!(", for operators on port {port}"));
+    say(format!("listens on  {}:{}{operators}", listen.host, listen.ws_port));
+    if let Some(identity) = Identity::read(settings)? {
+        say(format!("TLS         {}", identity.validity(SystemClock.now())));
+    }
     let request = ModelRequest {
         model,
         envelope: ContextEnvelope {

@@ -88,8 +88,12 @@ fn start_line(settings: &Settings, service: &Service) -> String {
             settings.model.address_of(other)
         )
     });
+    let (http, ws) = if settings.listen.uses_tls() { ("https", "wss") } else { ("http", "ws") };
     let mut text =
-        format!("reseed {} listens on http://{address} (WebSocket: ws://{address}/ws)", env!("CARGO_PKG_VERSION"));
+        format!("reseed {} listens on {http}://{address} (WebSocket: {ws}://{address}/ws)", env!("CARGO_PKG_VERSION"));
+    if let Some(address) = service.operator_address() {
+        let _ = write!(text, "\n  operators {http}://{address}");
+    }
     let _ = write!(text, "\n  model     {model}, window {window} tokens, strategy {}{other}", deployment.strategy);
     let _ = write!(text, "\n  compacts  {}", compacts_line(&deployment));
     let _ = write!(text, "{}", hooks_line(&service.hooks()));

@@ -24,6 +24,14 @@ pub(super) fn together(settings: &Settings, faults: &mut Vec<String>) {
             }
         }
     }
+    for (missing, set, other) in [
+        ("TLS_KEY_FILE", &listen.tls_cert_file, &listen.tls_key_file),
+        ("TLS_CERT_FILE", &listen.tls_key_file, &listen.tls_cert_file),
+    ] {
+        if set.is_some() && other.is_none() {
+            faults.push(format!("TLS_CERT_FILE and TLS_KEY_FILE belong together, and {missing} is not set"));
+        }
+    }
     settings.jwt.check(faults);
     let chosen = match settings.model.model_provider {
         ProviderChoice::Auto => None,
@@ -101,19 +109,27 @@ pub(super) fn warnings(settings: &Settings) -> impl Iterator<Item = String> {
     let unencrypted = is_unencrypted(settings).then(|| {
         format!(
             "HOST is `{}`: tokens and conversations can be read in transit, unless a proxy in front encrypts them \
-             (TLS); name it in TRUSTED_PROXIES",
+             (TLS); name it in TRUSTED_PROXIES, or set TLS_CERT_FILE and TLS_KEY_FILE",
             settings.listen.host
         )
     });
     let hooks = settings.hooks_path().and_then(|file| secret_files::exposed(&file, "HOOKS_FILE"));
-    short.chain(unpriced).chain(twice).chain(plain).chain(unencrypted).chain(hooks)
+    let key = settings.tls_paths().and_then(|(_, key)| secret_files::exposed(&key, "TLS_KEY_FILE"));
+    let node = settings
+        .node
+        .node_address
+        .as_ref()
+        .filter(|address| settings.listen.uses_tls() && address.starts_with("ws://"));
+    let node = node
+        .map(|address| format!("NODE_ADDRESS is `{address}`, but with TLS_CERT_FILE this server accepts only wss://"));
+    short.chain(unpriced).chain(twice).chain(plain).chain(unencrypted).chain(hooks).chain(key).chain(node)
 }
 
 /// Returns true if other machines can reach the server, and no proxy is known that could encrypt their traffic.
 fn is_unencrypted(settings: &Settings) -> bool {
     let (listen, auth) = (&settings.listen, &settings.auth);
     let has_tokens = named(auth).next().is_some() || settings.jwt.is_used();
-    !listen.host.is_loopback() && has_tokens && listen.trusted_proxies.is_empty()
+    !listen.host.is_loopback() && has_tokens && listen.trusted_proxies.is_empty() && !listen.uses_tls()
 }
 
 /// Returns the host that receives what is sent to an address unencrypted, unless it is this machine.
@@ -146,18 +162,51 @@ mod tests {
 
     #[test]
     fn tokens_that_other_machines_send_unencrypted_are_warned_about() {
-        for (host, proxies, warns) in
-            [("0.0.0.0", "", true), ("::", "", true), ("0.0.0.0", "10.0.0.7", false), ("127.0.0.1", "", false)]
-        {
+        for (host, proxies, file, warns) in [
+            ("0.0.0.0", "", "", true),
+            ("::", "", "", true),
+            ("0.0.0.0", "10.0.0.7", "", false),
+            ("0.0.0.0", "", "server.pem", false),
+            ("127.0.0.1", "", "", false),
+        ] {
             let variables = [
                 ("HOST", host),
                 ("TRUSTED_PROXIES", proxies),
+                ("TLS_CERT_FILE", file),
+                ("TLS_KEY_FILE", file),
                 ("AUTH_TOKENS", "ann:token-of-ann-5c1d0e77b2"),
                 ("ALLOWED_ORIGINS", "https://chat.example"),
             ];
             let loaded = Settings::from_iter(variables).unwrap();
-            let warned = loaded.warnings.iter().any(|warning| warning.contains("TLS"));
-            assert_eq!(warned, warns, "{host} behind `{proxies}`");
+            let warned = loaded.warnings.iter().any(|warning| warning.contains("(TLS)"));
+            assert_eq!(warned, warns, "{host} behind `{proxies}` with `{file}`");
+        }
+    }
+
+    #[test]
+    fn a_certificate_and_its_key_are_set_together_and_nodes_use_them() {
+        for (certificate, key, address, fault, warning) in [
+            ("server.pem", "", "", Some("TLS_KEY_FILE is not set"), None),
+            ("", "server.key", "", Some("TLS_CERT_FILE is not set"), None),
+            ("server.pem", "server.key", "ws://10.0.0.5:8080", None, Some("accepts only wss://")),
+            ("server.pem", "server.key", "wss://10.0.0.5:8080", None, None),
+            ("", "", "ws://10.0.0.5:8080", None, None),
+        ] {
+            let loaded = Settings::from_iter([
+                ("TLS_CERT_FILE", certificate),
+                ("TLS_KEY_FILE", key),
+                ("NODE_ADDRESS", address),
+                ("NODE_TOKEN", "a-secret-of-the-servers-with-40-characters"),
+            ]);
+            match (loaded, fault) {
+                (Err(error), Some(fault)) => assert!(error.to_string().contains(fault), "{error}"),
+                (Ok(settings), None) => {
+                    let found = settings.warnings.iter().find(|warning| warning.contains("NODE_ADDRESS"));
+                    let has = |found: &String| warning.is_some_and(|warning| found.contains(warning));
+                    assert!(found.map_or(warning.is_none(), has), "{:?}", settings.warnings);
+                }
+                (loaded, fault) => panic!("{certificate} {key}: {loaded:?}, not {fault:?}"),
+            }
         }
     }
 

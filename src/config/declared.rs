@@ -194,6 +194,15 @@ settings! {
         host: IpAddr = "127.0.0.1", rules::address();
         /// The port; 0 picks a free port and logs it. If unset, it is the variable PORT, which hosting platforms set.
         ws_port: u16 = "8080", rules::whole("", 0..=65_535);
+        /// A port of its own for operators: `/metrics` and everything under `/api`, except tickets and principals, are
+        /// then served there only. `/healthz` and `/readyz` are served on both. 0 picks a free port and logs it. Unset
+        /// for one port.
+        operator_port: Option<u16> = "", rules::whole("", 0..=65_535).optional();
+        /// A PEM file with the server's certificate and those that lead to its authority. With it and TLS_KEY_FILE the
+        /// ports accept only TLS: https:// and wss://. Setting or unsetting both takes a restart.
+        tls_cert_file: Option<PathBuf> = "", rules::path().reloaded().optional();
+        /// A PEM file with the private key of TLS_CERT_FILE.
+        tls_key_file: Option<PathBuf> = "", rules::path().reloaded().optional();
         /// The addresses of proxies in front of the server whose `X-Forwarded-For` header is trusted: limits by address
         /// then count the clients behind them. Each proxy must append the address that it sees to that header.
         trusted_proxies: Vec<IpNet> = "", rules::networks();

@@ -248,6 +248,14 @@ impl Settings {
         self.limits.budgets_file.as_ref().map(|file| self.below_working_directory(file))
     }
 
+    /// Returns the paths of the files with the certificate and its key. Relative paths start at the working directory.
+    #[must_use]
+    pub fn tls_paths(&self) -> Option<(PathBuf, PathBuf)> {
+        let listen = &self.listen;
+        let path = |file: &Option<PathBuf>| file.as_ref().map(|file| self.below_working_directory(file));
+        path(&listen.tls_cert_file).zip(path(&listen.tls_key_file))
+    }
+
     /// Returns the path of the file with the approval policy. A relative path starts at the working directory.
     #[must_use]
     pub fn approvals_path(&self) -> Option<PathBuf> {
@@ -298,7 +306,7 @@ impl ClientSettings {
         let mut faults = Vec::new();
         // Only these of the server's secrets matter here, and the others may be inaccessible.
         variables.retain(|name, _| {
-            let listens = matches!(name.as_str(), "HOST" | "WS_PORT" | "PORT");
+            let listens = matches!(name.as_str(), "HOST" | "WS_PORT" | "PORT" | "TLS_CERT_FILE");
             listens || matches!(name.as_str(), "AUTH_TOKENS" | "AUTH_TOKENS_FILE" | "WORKING_DIRECTORY")
         });
         secret_files::read(&mut variables, &mut faults);
@@ -306,7 +314,8 @@ impl ClientSettings {
         let token = variables.get("AUTH_TOKENS").and_then(|tokens| {
             tokens.split(',').find_map(|item| NamedToken::parse(item.trim()).ok()).map(|named| named.token)
         });
-        variables.retain(|name, value| matches!(name.as_str(), "HOST" | "WS_PORT") && !value.trim().is_empty());
+        let listens = |name: &str| matches!(name, "HOST" | "WS_PORT" | "TLS_CERT_FILE");
+        variables.retain(|name, value| listens(name) && !value.trim().is_empty());
         let given: Given = envy::from_iter(variables.into_iter().map(|(name, value)| (name, value.trim().to_owned())))
             .map_err(|fault| Error(vec![fault.to_string()]))?;
         match Settings::read(&given, Strategies::default(), &mut faults) {
@@ -380,6 +389,12 @@ impl Settings {
 }
 
 impl ListenSettings {
+    /// Returns true if the ports accept only TLS.
+    #[must_use]
+    pub fn uses_tls(&self) -> bool {
+        self.tls_cert_file.is_some()
+    }
+
     /// Returns the address at which programs on this machine reach the server. A server that listens on all addresses
     /// also listens on loopback.
     #[must_use]

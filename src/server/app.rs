@@ -1,6 +1,6 @@
 //! The state shared by all connections.
 
-use super::{admission::Admission, auth::Auth, peers::Peers, stopping::Stopping, web};
+use super::{admission::Admission, auth::Auth, peers::Peers, stopping::Stopping, tls::Tls, web};
 use crate::{core::agent_loop::Origin, runtime::Registry, tools::mcp::Mcp};
 use reseed_protocol::{ConnectionId, ErrorBody, ErrorCode};
 use std::{
@@ -24,8 +24,6 @@ pub(crate) struct Patience {
 
 /// What the server reports about itself.
 pub(crate) struct About {
-    /// The port of the server's own page.
-    pub port: u16,
     pub provider: &'static str,
     /// A sentence for users, such as a warning about the offline model.
     pub notice: Option<String>,
@@ -43,6 +41,8 @@ pub(crate) struct App {
     /// The MCP servers, if the server has tools.
     pub mcp: Option<Arc<Mcp>>,
     pub auth: Auth,
+    /// The certificate; `None` if the ports do not use TLS.
+    pub tls: Option<Arc<Tls>>,
     pub admission: Admission,
     pub patience: Patience,
     pub about: About,

@@ -39,6 +39,8 @@ const TICKET_ID_BYTES: usize = 12;
 pub(crate) struct Auth {
     accepted: RwLock<Arc<Accepted>>,
     loopback: bool,
+    /// The scheme of the server's own pages.
+    scheme: &'static str,
     tickets: Tickets,
     live: Arc<Live>,
 }
@@ -70,6 +72,7 @@ impl Auth {
         Self {
             accepted: RwLock::new(Arc::new(accepted)),
             loopback: settings.listen.host.is_loopback(),
+            scheme: if settings.listen.uses_tls() { "https" } else { "http" },
             tickets: Tickets::new(bounds, store),
             live: Arc::default(),
         }
@@ -246,16 +249,17 @@ impl Auth {
         self.accepted.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns true if a page of this origin may connect. The server's own page on this machine and the configured
-    /// origins may.
+    /// Returns true if a page of this origin may connect to this port. The port's own page on this machine and the
+    /// configured origins may.
     #[must_use]
     pub(crate) fn allows_origin(&self, origin: &str, port: u16) -> bool {
         if self.accepted().settings.allowed_origins.iter().any(|allowed| allowed.as_str().eq_ignore_ascii_case(origin))
         {
             return true;
         }
+        let scheme = self.scheme;
         self.loopback
-            && ["localhost", "127.0.0.1", "[::1]"].iter().any(|host| origin == format!("http://{host}:{port}"))
+            && ["localhost", "127.0.0.1", "[::1]"].iter().any(|host| origin == format!("{scheme}://{host}:{port}"))
     }
 
     /// Returns true if a request may name this host. On this machine, only the machine's own names are allowed. DNS

@@ -1,6 +1,6 @@
 //! Answers connections with the reason while the server cannot take sessions yet.
 
-use super::operator;
+use super::{operator, tls::Tls};
 use axum::{
     Router,
     extract::State,
@@ -8,9 +8,11 @@ use axum::{
     response::{IntoResponse as _, Response},
     routing::get,
 };
+use futures_util::future::select_all;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{
     convert::Infallible,
+    io,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -19,6 +21,7 @@ use tokio::{
     sync::Semaphore,
     time::timeout,
 };
+use tokio_util::either::Either;
 use tower::ServiceExt as _;
 
 /// Maximum connections at a time. Each makes one request, and more wait in the kernel's queue.
@@ -33,26 +36,31 @@ const RETRY_SECS: u64 = 5;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Closed {
     reason: Arc<Mutex<String>>,
+    tls: Option<Arc<Tls>>,
 }
 
 impl Closed {
+    pub(crate) fn new(tls: Option<Arc<Tls>>) -> Self {
+        Self { tls, ..Self::default() }
+    }
+
     /// Sets the reason, which is public.
     pub(crate) fn because(&self, reason: String) {
         *self.reason.lock().unwrap_or_else(PoisonError::into_inner) = reason;
     }
 
     /// Answers connections until it is dropped.
-    pub(crate) async fn answer(&self, listener: &TcpListener) -> Infallible {
+    pub(crate) async fn answer(&self, listeners: &[TcpListener]) -> Infallible {
         let router = Router::new().route("/healthz", get(operator::healthz)).fallback(refuse).with_state(self.clone());
         let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         loop {
             let place = places.clone().acquire_owned().await.expect("nobody closes it");
-            match listener.accept().await {
+            match select_all(listeners.iter().map(|listener| Box::pin(listener.accept()))).await.0 {
                 Ok((stream, _)) => {
-                    let router = router.clone();
+                    let (router, tls) = (router.clone(), self.tls.clone());
                     tokio::spawn(async move {
                         // Errors are the client's fault, and a slow client is abandoned.
-                        let _ = timeout(CONNECTION_TIME, serve(stream, router)).await;
+                        let _ = timeout(CONNECTION_TIME, serve(stream, tls, router)).await;
                         drop(place);
                     });
                 }
@@ -70,7 +78,11 @@ async fn refuse(State(closed): State<Closed>) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, again, reason + "\n").into_response()
 }
 
-async fn serve(stream: TcpStream, router: Router) -> hyper::Result<()> {
+async fn serve(stream: TcpStream, tls: Option<Arc<Tls>>, router: Router) -> io::Result<()> {
+    let stream = match tls {
+        Some(tls) => tls.handshake(stream).await?,
+        None => Either::Left(stream),
+    };
     let service = hyper::service::service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
         router.clone().oneshot(request.map(axum::body::Body::new))
     });
@@ -80,4 +92,5 @@ async fn serve(stream: TcpStream, router: Router) -> hyper::Result<()> {
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service)
         .await
+        .map_err(io::Error::other)
 }

@@ -24,7 +24,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering},
     },
-    task::Waker,
+    task::{Poll, Waker},
 };
 
 /// Maximum message of a guest. `hello` with a token has less than 8 KiB.
@@ -213,6 +213,12 @@ impl Guest {
             ASKED_TO_LEAVE => Err(Refusal::Room),
             _ => Ok(()),
         }
+    }
+
+    /// Waits until the connection must leave.
+    pub(super) async fn asked_to_leave(&self) {
+        std::future::poll_fn(|cx| if self.may_stay(cx.waker()).is_ok() { Poll::Pending } else { Poll::Ready(()) })
+            .await;
     }
 
     /// Counts bytes read from a WebSocket.

@@ -5,7 +5,7 @@
 //! still sends are read and discarded for a while. WebSocket libraries stop reading on a protocol error, so this
 //! happens below them.
 
-use super::{app::App, door::Guest};
+use super::{app::App, door::Guest, tls::Stream};
 use std::{
     io::{self, IoSlice},
     pin::Pin,
@@ -19,6 +19,7 @@ use tokio::{
     runtime::Handle,
     time::{Sleep, sleep, timeout},
 };
+use tokio_util::either::Either;
 
 /// How long to keep reading. This is enough for bytes in transit. A client that keeps sending is cut off.
 const LINGER_TIME: Duration = Duration::from_secs(1);
@@ -30,7 +31,7 @@ const DROPPED_BYTES: usize = 16 * 1024;
 /// server is stopping.
 pub(super) struct Lingering {
     /// Taken only in `drop`.
-    stream: Option<TcpStream>,
+    stream: Option<Stream>,
     app: Arc<App>,
     guest: Arc<Guest>,
     /// Runs while the client is not reading an HTTP response.
@@ -38,7 +39,7 @@ pub(super) struct Lingering {
 }
 
 impl Lingering {
-    pub(super) fn new(stream: TcpStream, app: Arc<App>, guest: Arc<Guest>) -> Self {
+    pub(super) fn new(stream: Stream, app: Arc<App>, guest: Arc<Guest>) -> Self {
         Self { stream: Some(stream), app, guest, stalled: None }
     }
 
@@ -58,7 +59,7 @@ impl Lingering {
         }
     }
 
-    fn stream(&mut self) -> Pin<&mut TcpStream> {
+    fn stream(&mut self) -> Pin<&mut Stream> {
         Pin::new(self.stream.as_mut().expect("taken only on drop"))
     }
 }
@@ -66,7 +67,7 @@ impl Lingering {
 impl Drop for Lingering {
     fn drop(&mut self) {
         let Some(stream) = self.stream.take() else { return };
-        let client_is_gone = matches!(stream.try_read(&mut [0]), Ok(0));
+        let client_is_gone = matches!(tcp(&stream).try_read(&mut [0]), Ok(0));
         // A connection that must make room is dropped at once.
         let lingers = !client_is_gone && !self.guest.must_leave();
         if lingers && !self.app.stopping.stop.is_cancelled() && Handle::try_current().is_ok() {
@@ -75,10 +76,22 @@ impl Drop for Lingering {
     }
 }
 
+fn tcp(stream: &Stream) -> &TcpStream {
+    match stream {
+        Either::Left(stream) => stream,
+        Either::Right(tls) => tls.get_ref().0,
+    }
+}
+
 /// Shuts down the sending side, and reads until the client closes too.
-async fn linger(mut stream: TcpStream) {
+async fn linger(mut stream: Stream) {
     let reading = async {
         stream.shutdown().await?;
+        // What still arrives is not decrypted.
+        let mut stream = match stream {
+            Either::Left(stream) => stream,
+            Either::Right(tls) => tls.into_inner().0,
+        };
         let mut dropped = vec![0; DROPPED_BYTES];
         while stream.read(&mut dropped).await? > 0 {}
         io::Result::Ok(())
@@ -117,7 +130,9 @@ impl AsyncWrite for Lingering {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream().poll_flush(cx)
+        // With TLS, what was written may still wait here.
+        let flushed = self.stream().poll_flush(cx);
+        self.written(cx, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

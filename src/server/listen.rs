@@ -6,7 +6,9 @@ use super::{
     connection::leaving::{LEAVING_TIME, LOOK_EVERY},
     door::turns::Turns,
     linger::Lingering,
+    routes::{Part, router},
     stopping::Stopping,
+    tls,
 };
 use crate::store::Spaced;
 use axum::{
@@ -14,7 +16,7 @@ use axum::{
     body::{Body, HttpBody as _},
     extract::ConnectInfo,
 };
-use futures_util::{StreamExt as _, stream};
+use futures_util::{StreamExt as _, future::join_all, stream};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
@@ -33,24 +35,32 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct Running {
     pub address: SocketAddr,
+    /// The address of the operator's port, if it is not the same.
+    pub operator_address: Option<SocketAddr>,
     stopping: Stopping,
 }
 
-/// Serves on a listener until [`Running::stop`].
+/// Serves on one listener, or on a second one for operators too, until [`Running::stop`].
 ///
 /// # Errors
-/// The listener has no address.
-pub(crate) fn serve(listener: TcpListener, app: Arc<App>) -> io::Result<Running> {
-    let address = listener.local_addr()?;
+/// A listener has no address.
+pub(crate) fn serve(listeners: Vec<TcpListener>, app: Arc<App>) -> io::Result<Running> {
     let stopping = app.stopping.clone();
-    let router = super::routes::router(app.clone());
-    stopping.connections.spawn(accept(listener, app, router));
-    Ok(Running { address, stopping })
+    let turns = Turns::new(Handle::current().metrics().num_workers());
+    let parts = if listeners.len() > 1 { [Part::Public, Part::Operator] } else { [Part::All; 2] };
+    let (mut addresses, mut loops) = (Vec::new(), Vec::new());
+    for (listener, part) in listeners.into_iter().zip(parts) {
+        let address = listener.local_addr()?;
+        addresses.push(address);
+        loops.push(accept(listener, app.clone(), router(app.clone(), part, address.port()), turns.clone()));
+    }
+    // One task: `connection_count` leaves it out.
+    stopping.connections.spawn(join_all(loops));
+    Ok(Running { address: addresses[0], operator_address: addresses.get(1).copied(), stopping })
 }
 
-async fn accept(listener: TcpListener, app: Arc<App>, router: Router) {
+async fn accept(listener: TcpListener, app: Arc<App>, router: Router, turns: Turns) {
     let failures = Spaced::default();
-    let turns = Turns::new(Handle::current().metrics().num_workers());
     loop {
         // Connections that were already accepted come first.
         turns.wait(std::future::ready(())).await;
@@ -75,6 +85,7 @@ async fn accept(listener: TcpListener, app: Arc<App>, router: Router) {
 async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, app: Arc<App>) {
     super::tcp::tune(&stream);
     let guest = app.admission.door.admit(peer.ip());
+    let Some(stream) = tls::accept(stream, &app, &guest).await else { return };
     let stream = Lingering::new(stream, app.clone(), guest.clone());
     let app_of = app.clone();
     let patience = app.patience.hello;

@@ -65,6 +65,7 @@ mod single;
 mod socket;
 mod stopping;
 mod tcp;
+mod tls;
 mod tree;
 mod web;
 
@@ -78,3 +79,4 @@ pub(crate) use operator::{
 };
 pub(crate) use peers::Peers;
 pub(crate) use stopping::Stopping;
+pub(crate) use tls::{Identity, Tls};

@@ -17,18 +17,30 @@ const BODY_BYTES_MAX: usize = 16 * 1024;
 /// The headers of the dialects' answers that pages may read.
 const EXPOSED: HeaderValue = HeaderValue::from_static("x-reseed-session, x-reseed-context, retry-after");
 
-/// Returns the routes of the only port.
-pub(super) fn router(app: Arc<App>) -> Router {
-    Router::new()
-        .route("/healthz", get(operator::healthz))
-        .route("/readyz", get(operator::readyz))
-        .merge(public())
-        .merge(operator::routes::routes(app.clone()))
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .with_state(app.clone())
+/// The routes that a port serves. Every port has `/healthz` and `/readyz`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    All,
+    /// Those of clients, back ends and other nodes.
+    Public,
+    Operator,
+}
+
+/// Returns the routes of a port.
+pub(super) fn router(app: Arc<App>, part: Part, port: u16) -> Router {
+    let mut routes = Router::new().route("/healthz", get(operator::healthz)).route("/readyz", get(operator::readyz));
+    if part != Part::Operator {
+        routes = routes.merge(public());
+    }
+    if part != Part::Public {
+        routes = routes.merge(operator::routes::routes(app.clone()));
+    }
+    let mut routes = routes.layer(DefaultBodyLimit::max(BODY_BYTES_MAX)).with_state(app.clone());
+    if part != Part::Operator {
         // These have bounds of their own.
-        .merge(reseed_dialects::routes(app.clone()))
-        .layer(middleware::from_fn_with_state(app, guard))
+        routes = routes.merge(reseed_dialects::routes(app.clone()));
+    }
+    routes.layer(middleware::from_fn_with_state((app, port), guard))
 }
 
 /// Returns the routes of clients, of back ends that grant access to clients, and of other nodes.
@@ -46,7 +58,7 @@ fn public() -> Router<Arc<App>> {
 }
 
 /// Rejects requests for a foreign host name and from foreign origins before anything else handles them.
-async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+async fn guard(State((app, port)): State<(Arc<App>, u16)>, request: Request, next: Next) -> Response {
     let headers = request.headers();
     let text = |name: header::HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?").to_owned());
     if request.uri().path().starts_with(node::INTERNAL) {
@@ -58,7 +70,7 @@ async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
         let message = format!("this server is not `{}`; it listens on this machine only\n", clip(&host));
         return (StatusCode::MISDIRECTED_REQUEST, message).into_response();
     }
-    if let Some(origin) = origin.as_deref().filter(|origin| !app.auth.allows_origin(origin, app.about.port)) {
+    if let Some(origin) = origin.as_deref().filter(|origin| !app.auth.allows_origin(origin, port)) {
         let origin = clip(origin);
         let message = format!("pages from `{origin}` may not connect; add the origin to ALLOWED_ORIGINS\n");
         // The browser shows the page neither this status nor this message.

@@ -23,7 +23,7 @@ use crate::{
     provider::Provider,
     runtime::{Keeper, Registry, RegistryOptions, fork},
     server::{
-        About, Admission, App, Patience, Peers, Running, Stopping,
+        About, Admission, App, Identity, Patience, Peers, Running, Stopping, Tls,
         address::Addresses,
         auth::{Auth, Jwt},
         serve,
@@ -61,6 +61,12 @@ impl Service {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.running.address
+    }
+
+    /// Returns the address of the operator's port, if it is not the same.
+    #[must_use]
+    pub fn operator_address(&self) -> Option<SocketAddr> {
+        self.running.operator_address
     }
 
     /// Returns the settings that every session starts from.
@@ -172,12 +178,16 @@ pub async fn start_with_extensions(
     let server_tools = ServerTools::open(settings, extensions.tools, &store).await?;
     let tools = server_tools.toolset()?;
     let listen = &settings.listen;
-    let listener = TcpListener::bind((listen.host, listen.ws_port)).await.with_context(|| {
-        format!("listen on {}:{}; another program may use it, set WS_PORT", listen.host, listen.ws_port)
-    })?;
-    let port = listener.local_addr().context("read the local address")?.port();
+    let tls = Identity::read(settings)?.map(|identity| Arc::new(Tls::new(identity)));
+    let mut listeners = Vec::new();
+    for (port, variable) in [(Some(listen.ws_port), "WS_PORT"), (listen.operator_port, "OPERATOR_PORT")] {
+        let Some(port) = port else { continue };
+        listeners.push(TcpListener::bind((listen.host, port)).await.with_context(|| {
+            format!("listen on {}:{port}; another program may use it, set {variable}", listen.host)
+        })?);
+    }
     let given = settings;
-    let listed = model::list_once_there(settings, &*provider, &listener).await;
+    let listed = model::list_once_there(settings, &*provider, &listeners, tls.clone()).await;
     let settings = &model::chosen(settings, &listed)?;
     let mut deployment = deployment(settings, windows(settings, &listed))?;
     deployment.models_take = models_take(settings, &listed);
@@ -225,8 +235,8 @@ pub async fn start_with_extensions(
             heartbeat: Duration::from_secs(listen.heartbeat_secs),
             slow_reader: Duration::from_secs(listen.slow_reader_secs),
         },
+        tls,
         about: About {
-            port,
             provider: provider.name(),
             notice: notice(settings),
             queue_items_max: settings.turns.queue_items_max as usize,
@@ -251,7 +261,7 @@ pub async fn start_with_extensions(
             (sessions as u64, connections as u64)
         });
     }
-    let running = serve(listener, app.clone()).context("serve")?;
+    let running = serve(listeners, app.clone()).context("serve")?;
     let notice = Duration::from_secs(listen.shutdown_notice_secs);
     let (grace, settings) = (Duration::from_secs(listen.shutdown_grace_secs), given.clone().into());
     Ok(Service { running, app, registry, store, server_tools, notice, grace, settings })

@@ -20,10 +20,10 @@ use crate::{
     provider::{
         ListedModel, Provider, anthropic::is_dated, fault::fault, openai::OPENAI_BASE_URL, retry::is_transient,
     },
-    server::Closed,
+    server::{Closed, Tls},
 };
 use reseed_protocol::ErrorCode;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use tokio::{net::TcpListener, time::Instant};
 
 /// The time limit for the provider's model list. Without the list, the table of known models is used.
@@ -49,12 +49,18 @@ pub(crate) async fn list(provider: &dyn Provider) -> List {
 
 /// Fetches the model list. If a self-hosted server that must be queried is down, this waits for it, and tells clients
 /// that connect meanwhile.
-pub(super) async fn list_once_there(settings: &Settings, provider: &dyn Provider, listener: &TcpListener) -> List {
+pub(super) async fn list_once_there(
+    settings: &Settings,
+    provider: &dyn Provider,
+    listeners: &[TcpListener],
+    tls: Option<Arc<Tls>>,
+) -> List {
     let mut listed = list(provider).await;
     if !must_be_asked(settings) {
         return listed;
     }
-    let closed = Closed::default();
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let closed = Closed::new(tls);
     let waiting = async {
         let mut told_at: Option<Instant> = None;
         loop {
@@ -63,9 +69,8 @@ pub(super) async fn list_once_there(settings: &Settings, provider: &dyn Provider
                 listed => return listed,
             };
             if told_at.is_none_or(|told_at| told_at.elapsed() >= WAIT_LOG_INTERVAL) {
-                let open_at = listener
-                    .local_addr()
-                    .map_or_else(|_| String::new(), |at| format!(" http://{at} says so meanwhile."));
+                let open_at = listeners.first().and_then(|listener| listener.local_addr().ok());
+                let open_at = open_at.map_or_else(String::new, |at| format!(" {scheme}://{at} says so meanwhile."));
                 tracing::warn!(
                     "waiting for the model server at {}, which is asked for its models every {} s: {}{open_at} The \
                      start does not wait if MODEL and CONTEXT_WINDOW are set",
@@ -85,7 +90,7 @@ pub(super) async fn list_once_there(settings: &Settings, provider: &dyn Provider
     };
     tokio::select! {
         listed = waiting => listed,
-        never = closed.answer(listener) => match never {},
+        never = closed.answer(listeners) => match never {},
     }
 }
 

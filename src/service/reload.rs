@@ -4,7 +4,7 @@ use super::{Service, parts, webhooks};
 use crate::{
     config::{ModelSettings, ProviderKind, Settings},
     provider::Provider,
-    server::auth::Jwt,
+    server::{Identity, auth::Jwt},
 };
 use anyhow::ensure;
 use std::sync::Arc;
@@ -19,14 +19,15 @@ pub struct Reloaded {
 }
 
 impl Service {
-    /// Applies settings that were read again: credentials, keys, prices, budgets, hooks and MCP servers. Connections
+    /// Applies settings that were read again: credentials, keys, prices, budgets, hooks, MCP servers and the
+    /// certificate of TLS. Connections
     /// stay open, except those whose credentials were removed. Everything is checked first, so an error changes
     /// nothing.
     ///
     /// The provider is not affected; [`Self::replace_provider`] replaces it.
     ///
     /// # Errors
-    /// A file of keys, budgets, hooks or MCP servers cannot be used, the keys of an identity provider are unknown, or
+    /// A file of keys, budgets, hooks, MCP servers or certificates cannot be used, the keys of an identity provider are unknown, or
     /// the settings would open the server to everyone.
     pub async fn reload(&self, settings: &Settings) -> anyhow::Result<Reloaded> {
         let first = self.settings.lock().await;
@@ -40,6 +41,7 @@ impl Service {
         let hooks = self.registry.parts().hooks().with_other_webhooks(webhooks(settings)?)?;
         let mcp = self.server_tools.mcp_file(settings)?;
         let budgets = parts::budgets(settings)?;
+        let identity = Identity::read(settings)?;
         let known = self.app.auth.jwt();
         let jwt = Jwt::open(settings, known.as_deref()).await?;
         // A provider that has been down since the start must not block other settings.
@@ -54,6 +56,11 @@ impl Service {
         self.registry.budgets().replace(budgets);
         let closed = self.app.auth.reload(settings, jwt);
         let mut wants_restart = first.wants_restart(settings);
+        match (&self.app.tls, identity) {
+            (Some(tls), Some(identity)) => tls.replace(identity),
+            (None, None) => {}
+            _ => wants_restart.push("whether the ports use TLS (TLS_CERT_FILE)".to_owned()),
+        }
         if first.has_several_users() != settings.has_several_users() {
             // The server counts what each user holds either from the start on, or not at all.
             wants_restart.push("what each user may take (USER_SHARE)".to_owned());

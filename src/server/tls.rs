@@ -1,0 +1,170 @@
+//! TLS for clients: the certificate and its key, which can be replaced while the server runs, and the handshake.
+
+use super::{app::App, door::Guest, linger::Lingering};
+use crate::config::Settings;
+use reseed_protocol::Timestamp;
+use rustls::{
+    CertificateError, RootCertStore, ServerConfig,
+    client::verify_server_cert_signed_by_trust_anchor,
+    crypto::ring::default_provider,
+    pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem, pem::PemObject},
+    server::ParsedCertificate,
+};
+use std::{
+    fs::File,
+    io::{self, BufReader, Read as _},
+    path::Path,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+use tokio::{io::AsyncWriteExt as _, net::TcpStream, time::timeout};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_util::either::Either;
+
+/// A client's connection, with or without TLS.
+pub(super) type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+
+/// Maximum bytes of a file of certificates. A chain of ten has less than a tenth of it.
+const FILE_BYTES_MAX: u64 = 256 * 1024;
+
+/// Bytes that may wait in one connection's TLS buffer: one record. A slow reader would have to read more before it
+/// reaches current events.
+const UNSENT_BYTES_MAX: usize = 16 * 1024;
+
+/// The first byte of a TLS connection: a handshake record.
+const HANDSHAKE: u8 = 22;
+
+/// The answer to a client that does not use TLS.
+const PLAIN: &[u8] =
+    b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\nconnection: close\r\n\r\n\
+    this port accepts only TLS: connect with https:// or wss://\n";
+
+/// A certificate with its key, checked.
+#[derive(Debug, Clone)]
+pub(crate) struct Identity {
+    config: Arc<ServerConfig>,
+    /// The time after which the certificate is not valid. `None` if it has no end.
+    ends: Option<Timestamp>,
+}
+
+/// The certificate in use.
+#[derive(Debug)]
+pub(crate) struct Tls(RwLock<Identity>);
+
+/// The reason a certificate cannot be used. It never names a path, because a key may have been put in its place.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// A file cannot be read, or holds nothing of its kind.
+    #[error("{variable} names a file that {why}")]
+    File { variable: &'static str, why: String },
+    /// The key and the certificate do not belong together, or TLS cannot be set up with them.
+    #[error("TLS_CERT_FILE and TLS_KEY_FILE cannot be used together: {0}")]
+    Pair(#[from] rustls::Error),
+}
+
+impl Identity {
+    /// Reads the files that the settings name. `None` if they name none.
+    ///
+    /// # Errors
+    /// A file cannot be read, or the key is not the certificate's.
+    pub(crate) fn read(settings: &Settings) -> Result<Option<Self>, Error> {
+        let Some((certificate, key)) = settings.tls_paths() else { return Ok(None) };
+        let chain: Vec<CertificateDer<'static>> = read("TLS_CERT_FILE", &certificate, "certificate")?;
+        let key: Vec<PrivateKeyDer<'static>> = read("TLS_KEY_FILE", &key, "private key without a passphrase")?;
+        let key = key.into_iter().next().expect("a file that holds none is an error");
+        let ends = ends(&chain[0]);
+        let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Some(Self { config: Arc::new(config), ends }))
+    }
+
+    /// Describes until when the certificate is valid.
+    pub(crate) fn validity(&self, now: Timestamp) -> String {
+        match self.ends {
+            Some(end) if end < now => format!("warning: the certificate expired on {end}"),
+            Some(end) => format!("the certificate is valid until {end}"),
+            None => "the certificate has no end".to_owned(),
+        }
+    }
+}
+
+/// Reads what a PEM file holds of one kind: at least one.
+fn read<T: PemObject>(variable: &'static str, path: &Path, kind: &str) -> Result<Vec<T>, Error> {
+    let fault = |why| Error::File { variable, why };
+    let file = File::open(path).map_err(|error| fault(format!("cannot be read: {error}")))?;
+    let found: Result<Vec<T>, pem::Error> = T::pem_reader_iter(BufReader::new(file.take(FILE_BYTES_MAX))).collect();
+    match found {
+        Ok(found) if found.is_empty() => Err(fault(format!("holds no {kind}"))),
+        Ok(found) => Ok(found),
+        // Other errors quote lines of the file.
+        Err(pem::Error::Io(error)) => Err(fault(format!("cannot be read: {error}"))),
+        Err(_) => Err(fault("is not PEM".to_owned())),
+    }
+}
+
+/// Returns the time after which a certificate is not valid. The verifier names it if it is asked about the year 9999.
+fn ends(certificate: &CertificateDer<'_>) -> Option<Timestamp> {
+    let year_9999 = UnixTime::since_unix_epoch(Duration::from_secs(253_402_300_799));
+    let algorithms = default_provider().signature_verification_algorithms.all;
+    let parsed = ParsedCertificate::try_from(certificate).ok()?;
+    match verify_server_cert_signed_by_trust_anchor(&parsed, &RootCertStore::empty(), &[], year_9999, algorithms) {
+        Err(rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {
+            i64::try_from(not_after.as_secs()).ok().map(|secs| Timestamp(secs * 1_000))
+        }
+        _ => None,
+    }
+}
+
+impl Tls {
+    pub(crate) fn new(identity: Identity) -> Self {
+        Self(RwLock::new(identity))
+    }
+
+    /// Uses another certificate for handshakes that begin from now on.
+    pub(crate) fn replace(&self, identity: Identity) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = identity;
+    }
+
+    /// Makes the handshake with the present certificate.
+    ///
+    /// # Errors
+    /// The client does not use TLS, does not trust the certificate, or broke off.
+    pub(super) async fn handshake(&self, stream: TcpStream) -> io::Result<Stream> {
+        let config = self.0.read().unwrap_or_else(PoisonError::into_inner).config.clone();
+        let limited = |connection: &mut rustls::ServerConnection| connection.set_buffer_limit(Some(UNSENT_BYTES_MAX));
+        let stream = TlsAcceptor::from(config).accept_with(stream, limited).await?;
+        Ok(Either::Right(Box::new(stream)))
+    }
+}
+
+/// Makes the TLS handshake if the server uses TLS. `None` if it failed, did not end in time, or must make room for
+/// other guests.
+pub(super) async fn accept(stream: TcpStream, app: &Arc<App>, guest: &Arc<Guest>) -> Option<Stream> {
+    let Some(tls) = &app.tls else { return Some(Either::Left(stream)) };
+    let handshake = async {
+        let mut first = [0];
+        if stream.peek(&mut first).await? == 1 && first[0] != HANDSHAKE {
+            // It lingers, so that the answer arrives.
+            Lingering::new(Either::Left(stream), app.clone(), guest.clone()).write_all(PLAIN).await?;
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the client does not use TLS"));
+        }
+        tls.handshake(stream).await
+    };
+    let ended = tokio::select! {
+        ended = timeout(app.patience.hello, handshake) => ended,
+        () = guest.asked_to_leave() => return None,
+        () = app.stopping.stop.cancelled() => return None,
+    };
+    match ended {
+        Ok(Ok(stream)) => Some(stream),
+        Ok(Err(error)) => {
+            // The client's fault, or it does not trust the certificate. Anyone can cause it.
+            tracing::debug!(%error, "TLS handshake");
+            None
+        }
+        Err(_) => None,
+    }
+}
