@@ -47,7 +47,7 @@ fn bound(text: &str) -> Result<Timestamp, String> {
 pub(super) async fn run(settings: &Settings, options: UsageOptions) -> anyhow::Result<()> {
     let store = open(settings).await?;
     let UsageOptions { by, from, to, owner, .. } = options;
-    let mut query = UsageQuery { by, from, to, owner, session: None, cursor: None, limit: PAGE };
+    let mut query = UsageQuery { by, from, to, owner, limit: PAGE, ..UsageQuery::default() };
     let mut sums = Vec::new();
     loop {
         let page = store.usage_sums(query.clone()).await.context("sum up the usage")?;
@@ -62,7 +62,7 @@ pub(super) async fn run(settings: &Settings, options: UsageOptions) -> anyhow::R
         return super::say_json(&json!({ "items": items }));
     }
     if options.csv {
-        say(usage_csv(by, &sums).replace("\r\n", "\n").trim_end());
+        say(usage_csv(by, None, &sums).replace("\r\n", "\n").trim_end());
         return Ok(());
     }
     print(by, &sums);

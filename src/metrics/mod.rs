@@ -14,6 +14,7 @@ mod declared;
 #[cfg(test)]
 mod document;
 pub(crate) mod limits;
+pub(crate) mod minute;
 
 pub(crate) use declared::*;
 

@@ -55,6 +55,9 @@ pub(super) fn read(path: &str) -> Option<Read> {
     if path == "/api/nodes" {
         return Some(("nodes", None));
     }
+    if path == "/api/minutes" {
+        return Some(("minutes", None));
+    }
     if path == "/api/budgets" {
         return Some(("budgets", None));
     }
@@ -83,6 +86,7 @@ mod tests {
             ("/api/nodes", Some(("nodes", None))),
             ("/api/budgets", Some(("budgets", None))),
             ("/api/usage", Some(("usage", None))),
+            ("/api/minutes", Some(("minutes", None))),
             ("/api/sessions", Some(("sessions", None))),
             ("/api/sessions/k7m2q9xw4hfatz8n/context", Some(("context", Some("k7m2q9xw4hfatz8n")))),
             ("/api/sessions/k7m2q9xw4hfatz8n/tree", Some(("tree", Some("k7m2q9xw4hfatz8n")))),

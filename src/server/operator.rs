@@ -1,9 +1,10 @@
-//! HTTP endpoints for operators: health, metrics, session statistics, usage, budgets, the context of a session, and MCP
-//! servers.
+//! HTTP endpoints for operators: health, metrics, session statistics, usage, budgets, minutes, the context of a session,
+//! and MCP servers.
 
 pub(super) mod budgets;
 pub(super) mod context;
 pub(super) mod mcp;
+pub(super) mod minutes;
 pub(super) mod nodes;
 pub(super) mod routes;
 pub(super) mod usage;

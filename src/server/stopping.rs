@@ -9,7 +9,7 @@ pub(crate) struct Stopping {
     /// Asks every connection to close as soon as nothing runs here for its client. Other servers take over.
     pub(super) leave: CancellationToken,
     /// Ends the accept loop and asks every connection to close.
-    pub(super) stop: CancellationToken,
+    pub(crate) stop: CancellationToken,
     /// All tasks that serve a client.
     pub(super) connections: TaskTracker,
 }

@@ -3,6 +3,7 @@
 //! Programs that embed reseed call [`start`], as `reseed serve` does. [`provider`] and [`open_store`] build what the
 //! settings name. A program can pass its own instead.
 
+mod minutes;
 pub(crate) mod model;
 pub(crate) mod parts;
 mod reload;
@@ -13,7 +14,7 @@ pub(crate) use parts::{budgets, deployment, deployment_of, mcp_file, models_take
 pub use reload::Reloaded;
 pub(crate) use reload::provider_with_key_of;
 
-use self::tools::ServerTools;
+use self::{minutes::Minutes, tools::ServerTools};
 use crate::{
     clock::SystemClock,
     config::{ProviderKind, Settings},
@@ -50,6 +51,7 @@ pub struct Service {
     registry: Arc<Registry>,
     store: Arc<dyn SessionStore>,
     server_tools: Arc<ServerTools>,
+    minutes: Arc<Minutes>,
     notice: Duration,
     grace: Duration,
     /// The settings with which it was started. Locked while new settings are applied.
@@ -121,6 +123,7 @@ impl Service {
         }
         self.running.stop(CLOSE_TIME).await;
         self.server_tools.close().await;
+        self.minutes.write_last().await;
         if let Some(keeper) = keeper {
             keeper.leave().await;
         }
@@ -261,10 +264,13 @@ pub async fn start_with_extensions(
             (sessions as u64, connections as u64)
         });
     }
+    let (node, process) = (settings.node.name(), app.about.instance.clone());
+    let minutes = Arc::new(Minutes::new(store.clone(), app.metrics.clone(), node, process));
+    minutes.keep(app.stopping.stop.clone());
     let running = serve(listeners, app.clone()).context("serve")?;
     let notice = Duration::from_secs(listen.shutdown_notice_secs);
     let (grace, settings) = (Duration::from_secs(listen.shutdown_grace_secs), given.clone().into());
-    Ok(Service { running, app, registry, store, server_tools, notice, grace, settings })
+    Ok(Service { running, app, registry, store, server_tools, minutes, notice, grace, settings })
 }
 
 /// Returns the keys of what clients keep for the server: the first one signs, and all are accepted. The last one is the

@@ -2,9 +2,9 @@
 //! fail; all other calls pass through. The bytes of the entries read are counted.
 
 use super::{
-    Append, CommandMark, Created, EntriesPage, EntryQuery, Error, Hits, Lease, ListPage, ListQuery, SearchQuery,
-    Secret, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Usage, UsageFuture,
-    UsageQuery,
+    Append, CommandMark, Created, EntriesPage, EntryQuery, Error, Hits, Lease, ListPage, ListQuery, MinuteQuery,
+    MinuteRow, SearchQuery, Secret, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery,
+    Usage, UsageFuture, UsageQuery,
 };
 use reseed_core::usage_row::UsageRow;
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
@@ -223,6 +223,14 @@ impl<S: SessionStore> SessionStore for Faulty<S> {
 
     fn remove_usage(&self, before: Timestamp) -> StoreFuture<'_, Result<u64, Error>> {
         self.inner.remove_usage(before)
+    }
+
+    fn put_minute(&self, row: MinuteRow) -> StoreFuture<'_, Result<(), Error>> {
+        self.inner.put_minute(row)
+    }
+
+    fn minutes(&self, query: MinuteQuery) -> StoreFuture<'_, Result<Vec<MinuteRow>, Error>> {
+        self.inner.minutes(query)
     }
 
     fn empty_sessions(&self, before: Timestamp, limit: u32) -> StoreFuture<'_, Result<Vec<SessionId>, Error>> {

@@ -15,6 +15,7 @@ pub mod faulty;
 mod lines;
 pub mod memory;
 pub mod migrate;
+mod minutes;
 mod page;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -42,12 +43,13 @@ pub use connect::{ConnectError, connect, describe, open, open_for_nodes, open_re
 pub use error::{Error, Part};
 #[doc(hidden)]
 pub use lines::Spaced;
+pub use minutes::{MINUTES_KEPT, MinuteQuery, MinuteRow};
 pub use page::EntriesPage;
 pub use postgres_url::{Postgres, PostgresUrl};
 pub use restored::{Renewed, RestoredError, restored};
 pub use search::{HISTORY_TOOLS, HITS_MAX, Hit, Hits, Query, SearchQuery, SearchScope, TERMS_MAX};
 pub use secret::Secret;
-pub use spending::{USAGE_REMOVED_MAX, UsageBy, UsageFuture, UsagePage, UsageQuery, UsageSum};
+pub use spending::{USAGE_REMOVED_MAX, UsageBy, UsageFuture, UsagePage, UsageQuery, UsageStep, UsageSum};
 pub use stats::CommitStats;
 pub use unstored::{UNSTORED_BYTES_MAX, WithUnstored, has_room};
 pub use walk::SubtreeQuery;
@@ -520,7 +522,7 @@ pub trait SessionStore: Send + Sync {
     /// [`Error::Unknown`].
     fn add_usage(&self, rows: Vec<UsageRow>) -> StoreFuture<'_, Result<(), Error>>;
 
-    /// Returns sums over the operator's account, ordered by their keys.
+    /// Returns sums over the operator's account, ordered by their periods and keys.
     ///
     /// # Errors
     /// [`Error::Cursor`], [`Error::Unknown`].
@@ -532,6 +534,19 @@ pub trait SessionStore: Send + Sync {
     /// # Errors
     /// [`Error::Unknown`].
     fn remove_usage(&self, before: Timestamp) -> StoreFuture<'_, Result<u64, Error>>;
+
+    /// Stores what a server counted in a minute, in place of its row for that minute. Removes the rows that are older than
+    /// [`MINUTES_KEPT`], in the same write.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    fn put_minute(&self, row: MinuteRow) -> StoreFuture<'_, Result<(), Error>>;
+
+    /// Returns what servers counted, oldest first.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    fn minutes(&self, query: MinuteQuery) -> StoreFuture<'_, Result<Vec<MinuteRow>, Error>>;
 
     /// Returns empty sessions (see [`EMPTY_SEQ_MAX`]) created before a time, oldest first, without those still being
     /// created. A store that does not track empty sessions returns none.

@@ -11,8 +11,8 @@ pub use self::standby::Standby;
 use self::session::{Session, SessionLinks, stored};
 use super::{
     Append, Cluster, CommandMark, Created, EMPTY_SEQ_MAX, EntryQuery, Error, Head, Lease, ListPage, ListQuery,
-    NewTicket, NodeId, NodeRow, Secret, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery,
-    UNFINISHED, USAGE_REMOVED_MAX, Usage, UsageFuture, UsageQuery,
+    MINUTES_KEPT, MinuteQuery, MinuteRow, NewTicket, NodeId, NodeRow, Secret, SessionHead, SessionStore, StoreFuture,
+    StoredNode, StoredRecord, SubtreeQuery, UNFINISHED, USAGE_REMOVED_MAX, Usage, UsageFuture, UsageQuery,
     cluster::Membership,
     page::{self, Cursor, EntriesPage},
     walk,
@@ -47,6 +47,8 @@ struct State {
     created: HashMap<(String, CommandId), SessionId>,
     /// The sessions and bytes that each owner has stored.
     usage: HashMap<String, Usage>,
+    /// The ring of minutes, by minute and process.
+    minutes: BTreeMap<(i64, String), String>,
     /// Session numbers assigned so far.
     numbers: i64,
     epochs: fastrand::Rng,
@@ -90,6 +92,7 @@ impl MemoryStore {
                 sessions: BTreeMap::new(),
                 created: HashMap::new(),
                 usage: HashMap::new(),
+                minutes: BTreeMap::new(),
                 numbers: 0,
                 epochs,
                 timeline: 0,
@@ -410,6 +413,27 @@ impl SessionStore for MemoryStore {
             let old: Vec<String> = old.take(USAGE_REMOVED_MAX as usize).collect();
             old.iter().for_each(|id| drop(state.spent.remove(id)));
             Ok(old.len() as u64)
+        })
+    }
+
+    fn put_minute(&self, row: MinuteRow) -> StoreFuture<'_, Result<(), Error>> {
+        self.with(move |state| {
+            state.minutes.retain(|(minute, _), _| *minute >= row.minute - MINUTES_KEPT);
+            state.minutes.insert((row.minute, row.process), row.body);
+            Ok(())
+        })
+    }
+
+    fn minutes(&self, query: MinuteQuery) -> StoreFuture<'_, Result<Vec<MinuteRow>, Error>> {
+        self.with(move |state| {
+            let MinuteQuery { from, to, after, limit } = query;
+            let rows = state.minutes.iter().filter(|(key, _)| (from..to).contains(&key.0) && **key > after);
+            let rows = rows.take(limit as usize).map(|((minute, process), body)| MinuteRow {
+                minute: *minute,
+                process: process.clone(),
+                body: body.clone(),
+            });
+            Ok(rows.collect())
         })
     }
 

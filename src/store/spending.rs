@@ -50,11 +50,46 @@ impl UsageBy {
     }
 }
 
+/// The length of the periods that sums are split into. They begin at multiples of it since 1970, in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UsageStep {
+    /// A minute.
+    Minute,
+    /// An hour.
+    Hour,
+    /// A day.
+    Day,
+}
+
+impl UsageStep {
+    /// Returns the step with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "minute" => Some(Self::Minute),
+            "hour" => Some(Self::Hour),
+            "day" => Some(Self::Day),
+            _ => None,
+        }
+    }
+
+    /// Returns its length in milliseconds.
+    pub(crate) const fn millis(self) -> i64 {
+        match self {
+            Self::Minute => 60_000,
+            Self::Hour => 60 * 60_000,
+            Self::Day => DAY_MILLIS,
+        }
+    }
+}
+
 /// Selects the rows to sum.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UsageQuery {
     /// What they are grouped by.
     pub by: UsageBy,
+    /// The periods that each group is split into. Not for [`UsageBy::Day`], whose groups are periods.
+    pub step: Option<UsageStep>,
     /// Only requests that ended at this time or later.
     pub from: Option<Timestamp>,
     /// Only requests that ended before this time.
@@ -73,6 +108,18 @@ impl UsageQuery {
     /// Returns the bounds of the time in milliseconds.
     pub(crate) fn bounds(&self) -> (i64, i64) {
         (self.from.map_or(i64::MIN, |from| from.0), self.to.map_or(i64::MAX, |to| to.0))
+    }
+
+    /// Returns the period, by its number, and the key after which the page of a query with a step starts. The text of
+    /// the cursor is the start of the period in milliseconds, a dot, and the key.
+    ///
+    /// # Errors
+    /// [`Error::Cursor`]: the cursor is of another kind.
+    pub(crate) fn after_period(&self, step: UsageStep) -> Result<(i64, String), Error> {
+        let Some(cursor) = &self.cursor else { return Ok((i64::MIN, String::new())) };
+        let parts = cursor.split_once('.').and_then(|(start, key)| Some((start.parse::<i64>().ok()?, key)));
+        let (start, key) = parts.ok_or_else(|| Error::Cursor(cursor.clone()))?;
+        Ok((start.div_euclid(step.millis()), key.to_owned()))
     }
 
     /// Returns the number of the day after which the page starts.
@@ -96,6 +143,8 @@ pub(crate) fn day_name(day: i64) -> String {
 /// The sum over some requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UsageSum {
+    /// The start of its period, if the query has a step.
+    pub from: Option<Timestamp>,
     /// The user, model, day or session.
     pub key: String,
     /// Requests.
@@ -112,7 +161,7 @@ pub struct UsageSum {
     pub estimated_nano_usd: u64,
 }
 
-/// A page of sums, ordered by their keys.
+/// A page of sums, ordered by their periods and keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UsagePage {
     /// The sums.
@@ -126,7 +175,10 @@ impl UsagePage {
     pub(crate) fn of(mut items: Vec<UsageSum>, limit: u32) -> Self {
         let has_more = items.len() > limit as usize;
         items.truncate(limit as usize);
-        let next_cursor = items.last().filter(|_| has_more).map(|last| last.key.clone());
+        let next_cursor = items.last().filter(|_| has_more).map(|last| match last.from {
+            Some(from) => format!("{}.{}", from.0, last.key),
+            None => last.key.clone(),
+        });
         Self { items, next_cursor }
     }
 }
@@ -188,11 +240,17 @@ pub(crate) const USAGE_SUMS: &str = "count(*) FILTER (WHERE input + output > 0),
      CAST(coalesce(sum(cost_nano_usd) FILTER (WHERE reported), 0) AS bigint), \
      CAST(coalesce(sum(cost_nano_usd) FILTER (WHERE NOT reported), 0) AS bigint)";
 
+/// Returns the start of the period with this number.
+pub(crate) fn period_start(step: UsageStep, number: i64) -> Timestamp {
+    Timestamp(number.saturating_mul(step.millis()))
+}
+
 /// Returns the sum with these numbers, in the order of [`USAGE_SUMS`].
-pub(crate) fn sum(key: String, numbers: [i64; 11]) -> UsageSum {
+pub(crate) fn sum(from: Option<Timestamp>, key: String, numbers: [i64; 11]) -> UsageSum {
     let read = |number: i64| u64::try_from(number).unwrap_or(0);
     let [requests, estimated, unpriced, t0, t1, t2, t3, t4, t5, cost, estimated_cost] = numbers;
     UsageSum {
+        from,
         key,
         requests: read(requests),
         estimated_requests: read(estimated),

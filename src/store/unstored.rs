@@ -4,8 +4,9 @@
 //! sessions and stored bytes cover stored sessions only. What requests cost is stored for all of them.
 
 use super::{
-    Append, Cluster, CommandMark, Created, EntryQuery, Error, Lease, ListPage, ListQuery, SearchQuery, Secret,
-    SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Usage, UsageFuture, UsageQuery,
+    Append, Cluster, CommandMark, Created, EntryQuery, Error, Lease, ListPage, ListQuery, MinuteQuery, MinuteRow,
+    SearchQuery, Secret, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Usage,
+    UsageFuture, UsageQuery,
     memory::MemoryStore,
     page::EntriesPage,
     search::{Hits, SearchScope},
@@ -168,6 +169,14 @@ impl SessionStore for WithUnstored {
 
     fn remove_usage(&self, before: Timestamp) -> StoreFuture<'_, Result<u64, Error>> {
         self.stored.remove_usage(before)
+    }
+
+    fn put_minute(&self, row: MinuteRow) -> StoreFuture<'_, Result<(), Error>> {
+        self.stored.put_minute(row)
+    }
+
+    fn minutes(&self, query: MinuteQuery) -> StoreFuture<'_, Result<Vec<MinuteRow>, Error>> {
+        self.stored.minutes(query)
     }
 
     fn empty_sessions(&self, before: Timestamp, limit: u32) -> StoreFuture<'_, Result<Vec<SessionId>, Error>> {

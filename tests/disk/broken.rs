@@ -4,9 +4,9 @@ use futures_util::poll;
 use reseed::{
     core::usage_row::UsageRow,
     store::{
-        Append, CommandMark, Created, EntriesPage, EntryQuery, Error, Lease, ListPage, ListQuery, SessionHead,
-        SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, UsageFuture, UsageQuery,
-        sqlite::SqliteStore,
+        Append, CommandMark, Created, EntriesPage, EntryQuery, Error, Lease, ListPage, ListQuery, MinuteQuery,
+        MinuteRow, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, UsageFuture,
+        UsageQuery, sqlite::SqliteStore,
     },
 };
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
@@ -161,6 +161,14 @@ impl SessionStore for Broken {
 
     fn usage_sums(&self, query: UsageQuery) -> UsageFuture<'_> {
         self.inner.usage_sums(query)
+    }
+
+    fn put_minute(&self, row: MinuteRow) -> StoreFuture<'_, Result<(), Error>> {
+        self.inner.put_minute(row)
+    }
+
+    fn minutes(&self, query: MinuteQuery) -> StoreFuture<'_, Result<Vec<MinuteRow>, Error>> {
+        self.inner.minutes(query)
     }
 
     fn remove_usage(&self, before: Timestamp) -> StoreFuture<'_, Result<u64, Error>> {

@@ -60,6 +60,7 @@ mod subscriptions;
 mod support;
 mod surviving;
 mod tidy;
+mod tls;
 mod tool_list;
 mod tools;
 mod tree;

@@ -111,6 +111,7 @@ async fn a_restore_that_cannot_be_noticed_is_told_by_a_command() {
              DELETE FROM reseed.record; DELETE FROM reseed.mark; DELETE FROM reseed.words; \
              DELETE FROM reseed.removal; DELETE FROM reseed.node; DELETE FROM reseed.ticket; \
              DELETE FROM reseed.deletion; DELETE FROM reseed.secret; DELETE FROM reseed.model_usage; \
+             DELETE FROM reseed.minute; \
              DELETE FROM reseed.schema_step;",
         );
         postgres::restore(&to, "told.dump", &["--data-only"]);

@@ -500,6 +500,14 @@ impl SessionStore for Road {
         Box::pin(async move { self.asked("usage_sums", self.store().usage_sums(query)).await })
     }
 
+    fn put_minute(&self, row: MinuteRow) -> StoreFuture<'_, Result<(), Error>> {
+        Box::pin(async move { self.asked("put_minute", self.store().put_minute(row)).await })
+    }
+
+    fn minutes(&self, query: MinuteQuery) -> StoreFuture<'_, Result<Vec<MinuteRow>, Error>> {
+        Box::pin(async move { self.asked("minutes", self.store().minutes(query)).await })
+    }
+
     fn remove_usage(&self, before: Timestamp) -> StoreFuture<'_, Result<u64, Error>> {
         Box::pin(async move { self.asked("remove_usage", self.store().remove_usage(before)).await })
     }

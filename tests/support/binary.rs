@@ -87,7 +87,7 @@ impl Binary {
         let mut printed = BufReader::new(child.stdout.take().unwrap()).lines();
         let start_line = timeout(PATIENCE, printed.next_line()).await.expect("the server starts in time").unwrap();
         let start_line = start_line.unwrap_or_else(|| panic!("the server does not start: {}", logged(folder)));
-        let address = start_line.split("http://").nth(1).and_then(|rest| rest.split(' ').next());
+        let address = start_line.split("://").nth(1).and_then(|rest| rest.split(' ').next());
         let address = address.unwrap_or_else(|| panic!("no address in {start_line:?}")).to_owned();
         Self { address, start_line, child, printed }
     }

@@ -1,6 +1,6 @@
 //! The operator's routes, and the check that everyone who uses them is an operator.
 
-use super::{budgets, context, mcp, metrics, nodes, session_tree, sessions, usage};
+use super::{budgets, context, mcp, metrics, minutes, nodes, session_tree, sessions, usage};
 use crate::server::{
     answers::problem,
     app::App,
@@ -27,6 +27,7 @@ pub(in crate::server) fn routes(app: Arc<App>) -> Router<Arc<App>> {
         .route("/api/nodes", get(nodes::nodes))
         .route("/api/usage", get(usage::usage))
         .route("/api/budgets", get(budgets::budgets))
+        .route("/api/minutes", get(minutes::minutes))
         .route("/api/mcp", get(mcp::mcp))
         // Routes that are added below this line need no credentials.
         .route_layer(middleware::from_fn_with_state(app, identify))

@@ -6,7 +6,7 @@ use crate::{
         app::App,
         auth::Operator,
     },
-    store::{Error, UsageBy, UsagePage, UsageQuery, UsageSum},
+    store::{Error, UsageBy, UsagePage, UsageQuery, UsageStep, UsageSum},
 };
 use axum::{
     Json,
@@ -29,6 +29,7 @@ const NEXT: HeaderName = HeaderName::from_static("x-next-cursor");
 #[serde(deny_unknown_fields)]
 pub(in crate::server) struct Wanted {
     by: Option<String>,
+    step: Option<String>,
     from: Option<String>,
     to: Option<String>,
     owner: Option<String>,
@@ -56,9 +57,9 @@ pub(in crate::server) async fn usage(
         Ok(query) => query,
         Err(error) => return problem(StatusCode::BAD_REQUEST, error),
     };
-    let by = query.by;
+    let (by, step) = (query.by, query.step);
     match app.registry.store().usage_sums(query).await {
-        Ok(page) if format == Format::Csv => csv_page(by, &page),
+        Ok(page) if format == Format::Csv => csv_page(by, step, &page),
         Ok(page) => {
             let items: Vec<Value> = page.items.iter().map(|sum| item(by, sum)).collect();
             let mut body = json!({ "items": items });
@@ -74,12 +75,18 @@ pub(in crate::server) async fn usage(
     }
 }
 
-fn invalid(field: &str, message: String) -> ErrorBody {
+pub(super) fn invalid(field: &str, message: String) -> ErrorBody {
     ErrorBody::new(ErrorCode::InvalidField, message).with_field(field)
 }
 
 fn query(wanted: Wanted) -> Result<UsageQuery, ErrorBody> {
     let by = wanted.by.as_deref().map_or(Ok(UsageBy::User), grouping).map_err(|why| invalid("by", why))?;
+    let step = wanted.step.as_deref().map(|name| match UsageStep::named(name) {
+        Some(_) if by == UsageBy::Day => Err("step does not go with by=day: the groups are days".to_owned()),
+        Some(step) => Ok(step),
+        None => Err("step must be minute, hour or day".to_owned()),
+    });
+    let step = step.transpose().map_err(|why| invalid("step", why))?;
     let bound = |name, text: Option<String>| {
         text.map(|text| time(&text).map_err(|why| invalid(name, format!("{name} must be {why}")))).transpose()
     };
@@ -88,7 +95,7 @@ fn query(wanted: Wanted) -> Result<UsageQuery, ErrorBody> {
         return Err(invalid("limit", format!("limit must be 1 to {}, not {limit}", LIMIT.1)));
     }
     let (from, to) = (bound("from", wanted.from)?, bound("to", wanted.to)?);
-    Ok(UsageQuery { by, from, to, owner: wanted.owner, session: None, cursor: wanted.cursor, limit })
+    Ok(UsageQuery { by, step, from, to, owner: wanted.owner, session: None, cursor: wanted.cursor, limit })
 }
 
 /// Returns the grouping with this name.
@@ -133,6 +140,9 @@ pub(crate) fn item(by: UsageBy, sum: &UsageSum) -> Value {
     if by != UsageBy::Total {
         shown[by.as_str()] = sum.key.clone().into();
     }
+    if let Some(from) = sum.from {
+        shown["from"] = from.to_string().into();
+    }
     for (name, number) in numbers(sum) {
         shown[name] = number.into();
     }
@@ -140,13 +150,14 @@ pub(crate) fn item(by: UsageBy, sum: &UsageSum) -> Value {
 }
 
 /// Returns a page as CSV (RFC 4180), with a header line.
-pub(crate) fn csv(by: UsageBy, items: &[UsageSum]) -> String {
-    let mut text = by.as_str().to_owned();
+pub(crate) fn csv(by: UsageBy, step: Option<UsageStep>, items: &[UsageSum]) -> String {
+    let mut text = step.map_or_else(String::new, |_| "from,".to_owned()) + by.as_str();
     for (name, _) in numbers(&UsageSum::default()) {
         let _ = write!(text, ",{name}");
     }
     text.push_str("\r\n");
     for sum in items {
+        text.push_str(&sum.from.map_or_else(String::new, |from| format!("{from},")));
         text.push_str(&cell(&sum.key));
         for (_, number) in numbers(sum) {
             let _ = write!(text, ",{number}");
@@ -166,9 +177,9 @@ fn cell(text: &str) -> String {
     }
 }
 
-fn csv_page(by: UsageBy, page: &UsagePage) -> Response {
-    let mut response =
-        ([(header::CONTENT_TYPE, "text/csv; charset=utf-8; header=present")], csv(by, &page.items)).into_response();
+fn csv_page(by: UsageBy, step: Option<UsageStep>, page: &UsagePage) -> Response {
+    let kind = [(header::CONTENT_TYPE, "text/csv; charset=utf-8; header=present")];
+    let mut response = (kind, csv(by, step, &page.items)).into_response();
     // A user's name may not fit into a header; the JSON form then has the cursor.
     if let Some(cursor) = page.next_cursor.as_deref().and_then(|cursor| HeaderValue::from_str(cursor).ok()) {
         response.headers_mut().insert(NEXT, cursor);

@@ -507,7 +507,7 @@ impl Budgets {
             Whose::Session(session) => (None, Some(session.clone())),
             Whose::Deployment => (None, None),
         };
-        let query = UsageQuery { by: UsageBy::Total, from, to, owner, session, cursor: None, limit: 1 };
+        let query = UsageQuery { from, to, owner, session, limit: 1, by: UsageBy::Total, ..UsageQuery::default() };
         let page = self.store.usage_sums(query).await?;
         let sum = page.items.into_iter().next().unwrap_or_default();
         Ok(Amount { nano_usd: sum.cost_nano_usd.saturating_add(sum.estimated_nano_usd), tokens: sum.tokens.total() })

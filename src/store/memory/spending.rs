@@ -2,7 +2,7 @@
 
 use crate::{
     Error, UsageBy, UsagePage, UsageQuery, UsageSum,
-    spending::{DAY_MILLIS, day_name},
+    spending::{DAY_MILLIS, day_name, period_start},
 };
 use reseed_core::usage_row::{UsageRow, UsageTokens};
 use reseed_protocol::UsageSource;
@@ -10,10 +10,13 @@ use std::collections::BTreeMap;
 
 /// Returns a page of sums over these rows.
 pub(super) fn sums<'a>(rows: impl Iterator<Item = &'a UsageRow>, query: &UsageQuery) -> Result<UsagePage, Error> {
-    let ((from, to), mut groups) = (query.bounds(), BTreeMap::<String, UsageSum>::new());
-    if query.by == UsageBy::Day {
-        query.after_day()?;
-    }
+    let ((from, to), mut groups) = (query.bounds(), BTreeMap::<(i64, String), UsageSum>::new());
+    let after = match query.step {
+        Some(step) => Some(query.after_period(step)?),
+        None if query.by == UsageBy::Day => query.after_day().map(|_| None)?,
+        None => None,
+    };
+    let after = after.or_else(|| query.cursor.clone().map(|cursor| (0, cursor)));
     let is_meant = |row: &&UsageRow| {
         (from..to).contains(&row.at.0)
             && query.owner.as_ref().is_none_or(|owner| *owner == row.owner)
@@ -27,10 +30,14 @@ pub(super) fn sums<'a>(rows: impl Iterator<Item = &'a UsageRow>, query: &UsageQu
             UsageBy::Session => row.session.to_string(),
             UsageBy::Total => String::new(),
         };
-        add(groups.entry(key.clone()).or_insert_with(|| UsageSum { key, ..UsageSum::default() }), row);
+        let period = query.step.map_or(0, |step| row.at.0.div_euclid(step.millis()));
+        let from = query.step.map(|step| period_start(step, period));
+        let group = groups.entry((period, key.clone()));
+        add(group.or_insert_with(|| UsageSum { from, key, ..UsageSum::default() }), row);
     }
-    let is_after = |sum: &UsageSum| query.cursor.as_ref().is_none_or(|cursor| sum.key > *cursor);
-    let items = groups.into_values().filter(is_after).take(query.limit as usize + 1).collect();
+    let is_after = |group: &(i64, String)| after.as_ref().is_none_or(|after| group > after);
+    let items = groups.into_iter().filter(|(group, _)| is_after(group)).map(|(_, sum)| sum);
+    let items = items.take(query.limit as usize + 1).collect();
     Ok(UsagePage::of(items, query.limit))
 }
 

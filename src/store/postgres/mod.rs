@@ -16,6 +16,7 @@ mod durability;
 mod fault;
 mod history;
 mod hosts;
+mod minutes;
 mod nodes;
 mod read;
 mod readers;
@@ -43,8 +44,8 @@ pub use tls::Error as TlsError;
 
 use super::{
     Append, Cluster, CommandMark, CommitStats, Created, EntriesPage, EntryQuery, Error, Hits, Lease, ListPage,
-    ListQuery, Part, SearchQuery, Secret, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord,
-    SubtreeQuery, Usage, UsageFuture, UsageQuery,
+    ListQuery, MinuteQuery, MinuteRow, Part, SearchQuery, Secret, SessionHead, SessionStore, StoreFuture, StoredNode,
+    StoredRecord, SubtreeQuery, Usage, UsageFuture, UsageQuery,
     search::{self, index::BLOCK},
     walk,
 };
@@ -401,6 +402,17 @@ impl SessionStore for PostgresStore {
             self.writer()?;
             spending::remove(&self.readers, before).await
         })
+    }
+
+    fn put_minute(&self, row: MinuteRow) -> StoreFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            self.writer()?;
+            minutes::put(&self.readers, &row).await
+        })
+    }
+
+    fn minutes(&self, query: MinuteQuery) -> StoreFuture<'_, Result<Vec<MinuteRow>, Error>> {
+        Box::pin(async move { minutes::rows(&self.readers, &query).await })
     }
 
     fn empty_sessions(&self, before: Timestamp, limit: u32) -> StoreFuture<'_, Result<Vec<SessionId>, Error>> {

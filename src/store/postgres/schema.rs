@@ -38,6 +38,9 @@ const SERVER_VERSION_MIN: i32 = 140_000;
 /// Step 6: secrets that the servers share. Servers that do not know the table have secrets of their own.
 ///
 /// Step 7: what requests to models cost (see `spending.rs`). Servers that do not know the table do not record theirs.
+///
+/// Step 8: what each server counted in each minute of the last week (see `minutes.rs`). Servers that do not know the
+/// table have no rows in it.
 const STEPS: &[&str] = &[
     r#"
 CREATE TABLE session (
@@ -111,12 +114,16 @@ CREATE INDEX model_usage_at ON model_usage (at);
 CREATE INDEX model_usage_of_owner ON model_usage (owner, at);
 CREATE INDEX model_usage_of_session ON model_usage (session, at);
 "#,
+    r#"
+CREATE TABLE minute (
+  minute bigint NOT NULL, process text COLLATE "C" NOT NULL, body bytea NOT NULL, PRIMARY KEY (minute, process));
+"#,
 ];
 
 /// Steps that are harmless to servers that do not know them: those servers neither miss nor damage anything. The
 /// database stores this flag with the step, so that an older version can start beside newer servers during a rolling
 /// update. Any other step keeps older versions from starting.
-const HARMLESS: &[usize] = &[4, 5, 6, 7];
+const HARMLESS: &[usize] = &[4, 5, 6, 7, 8];
 
 /// If the server has lz4, bodies are compressed in a quarter of the time.
 const COMPRESSION: &str = "

@@ -2,8 +2,8 @@
 
 use super::{append::AppendAt, fault::Fault, readers::Readers};
 use crate::{
-    Error, USAGE_REMOVED_MAX, UsageBy, UsagePage, UsageQuery,
-    spending::{Numbers, USAGE_SUMS, day_name, sum},
+    Error, USAGE_REMOVED_MAX, UsageBy, UsagePage, UsageQuery, UsageStep,
+    spending::{Numbers, USAGE_SUMS, day_name, period_start, sum},
 };
 use reseed_core::usage_row::UsageRow;
 use reseed_protocol::{SessionId, Timestamp};
@@ -105,32 +105,45 @@ pub(super) async fn remove(readers: &Readers, before: Timestamp) -> Result<u64, 
 
 /// Returns a page of sums.
 pub(super) async fn sums(readers: &Readers, query: &UsageQuery) -> Result<UsagePage, Error> {
-    let (from, to) = &query.bounds();
-    let (key, after) = match query.by {
+    let (from, to) = query.bounds();
+    let by = if query.by == UsageBy::Day && query.step.is_some() { UsageBy::Total } else { query.by };
+    let (key, after) = match by {
         UsageBy::User => ("owner", "($5::bytea IS NULL OR owner > $5)"),
         UsageBy::Model => ("model", "($5::bytea IS NULL OR model > $5)"),
         UsageBy::Session => ("session", "($5::text IS NULL OR session > $5)"),
         UsageBy::Day => ("at / 86400000", "at / 86400000 > $5::bigint"),
         UsageBy::Total => ("''::text", "$5::text IS NULL"),
     };
+    let (period, after, groups) = match query.step.map(UsageStep::millis) {
+        Some(millis) => (format!("at / {millis}"), format!("(at / {millis}, {key}) > ($7::bigint, $5)"), "13, 1"),
+        None => ("0::bigint".to_owned(), format!("{after} AND $7::bigint IS NULL"), "1"),
+    };
+    let position = query.step.map(|step| query.after_period(step)).transpose()?;
+    // The periods before the page's are not read.
+    let start = position.as_ref().zip(query.step).map(|((period, _), step)| period.saturating_mul(step.millis()));
+    let (from, to) = &(start.map_or(from, |start| from.max(start)), to);
+    let (period_after, cursor) = match position {
+        Some((period, key)) => (&Some(period), &Some(key)),
+        None => (&None, &query.cursor),
+    };
     let owner = if query.owner.is_some() { "owner = $3" } else { "$3::bytea IS NULL" };
     let session = if query.session.is_some() { "session = $4" } else { "$4::text IS NULL" };
     let sql = &format!(
-        "SELECT {key} AS key, {USAGE_SUMS} FROM model_usage WHERE at >= $1 AND at < $2 AND {owner} AND {session} \
-         AND {after} GROUP BY 1 ORDER BY 1 LIMIT $6"
+        "SELECT {key} AS key, {USAGE_SUMS}, {period} FROM model_usage WHERE at >= $1 AND at < $2 AND {owner} \
+         AND {session} AND {after} GROUP BY {groups} ORDER BY {groups} LIMIT $6"
     );
     let owner = &query.owner.as_ref().map(String::as_bytes);
     let session = &query.session.as_ref().map(SessionId::as_str);
     let limit = &(i64::from(query.limit) + 1);
-    let (day, text, bytes) = (query.after_day(), &query.cursor, &query.cursor.as_ref().map(String::as_bytes));
-    let day = &if query.by == UsageBy::Day { day? } else { 0 };
-    let after: &(dyn ToSql + Sync) = match query.by {
+    let (text, bytes) = (cursor, &cursor.as_ref().map(String::as_bytes));
+    let day = &if by == UsageBy::Day { query.after_day()? } else { 0 };
+    let after: &(dyn ToSql + Sync) = match by {
         UsageBy::User | UsageBy::Model => bytes,
         UsageBy::Session | UsageBy::Total => text,
         UsageBy::Day => day,
     };
     let read = |row: &Row| -> Result<_, Fault> {
-        let key = match query.by {
+        let key = match by {
             UsageBy::User | UsageBy::Model => String::from_utf8_lossy(row.try_get(0)?).into_owned(),
             UsageBy::Day => day_name(row.try_get(0)?),
             UsageBy::Session | UsageBy::Total => row.try_get(0)?,
@@ -139,9 +152,10 @@ pub(super) async fn sums(readers: &Readers, query: &UsageQuery) -> Result<UsageP
         for (at, number) in (1..).zip(&mut numbers) {
             *number = row.try_get(at)?;
         }
-        Ok(sum(key, numbers))
+        let from = query.step.map(|step| Ok::<_, Fault>(period_start(step, row.try_get(12)?))).transpose()?;
+        Ok(sum(from, key, numbers))
     };
-    let params: &[&(dyn ToSql + Sync)] = &[from, to, owner, session, after, limit];
+    let params: &[&(dyn ToSql + Sync)] = &[from, to, owner, session, after, limit, period_after];
     let rows = readers.read(|db| async move { db.rows(sql, params).await }).await?;
     let items = rows.iter().map(read).collect::<Result<_, _>>()?;
     Ok(UsagePage::of(items, query.limit))

@@ -8,6 +8,7 @@ mod checkpoint;
 mod health;
 mod history;
 mod lock;
+mod minutes;
 mod open;
 mod read;
 mod readers;
@@ -32,9 +33,9 @@ pub(super) use renew::renew;
 pub use vacuum::{VacuumError, Vacuumed, vacuum};
 
 use super::{
-    Append, CommandMark, CommitStats, Created, EntriesPage, EntryQuery, Error, Hits, Lease, ListPage, ListQuery, Part,
-    SearchQuery, Secret, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery,
-    USAGE_REMOVED_MAX, Usage, UsageFuture, UsageQuery, epoch::new_epoch, search, walk,
+    Append, CommandMark, CommitStats, Created, EntriesPage, EntryQuery, Error, Hits, Lease, ListPage, ListQuery,
+    MinuteQuery, MinuteRow, Part, SearchQuery, Secret, SessionHead, SessionStore, StoreFuture, StoredNode,
+    StoredRecord, SubtreeQuery, USAGE_REMOVED_MAX, Usage, UsageFuture, UsageQuery, epoch::new_epoch, search, walk,
 };
 use history::Broken;
 use open::Beside;
@@ -367,6 +368,14 @@ impl SessionStore for SqliteStore {
 
     fn remove_usage(&self, before: Timestamp) -> StoreFuture<'_, Result<u64, Error>> {
         Box::pin(self.write(spending::Remove { before, limit: USAGE_REMOVED_MAX }))
+    }
+
+    fn put_minute(&self, row: MinuteRow) -> StoreFuture<'_, Result<(), Error>> {
+        Box::pin(self.write(minutes::Put(row)))
+    }
+
+    fn minutes(&self, query: MinuteQuery) -> StoreFuture<'_, Result<Vec<MinuteRow>, Error>> {
+        Box::pin(self.readers.run(move |db| minutes::rows(db, &query)))
     }
 
     fn empty_sessions(&self, before: Timestamp, limit: u32) -> StoreFuture<'_, Result<Vec<SessionId>, Error>> {

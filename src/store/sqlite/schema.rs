@@ -49,6 +49,8 @@ pub(super) const VERSION: i64 = STEPS.len() as i64;
 ///
 /// Step 13: what requests to models cost (see `spending.rs`). Rows name their session instead of referring to it,
 /// because they are kept when it is deleted. `at` is in milliseconds since 1970.
+///
+/// Step 14: what the server counted in each minute of the last week (see `minutes.rs`).
 pub(super) const STEPS: &[&str] = &[
     "
 CREATE TABLE session (
@@ -199,6 +201,14 @@ CREATE TABLE model_usage (
 CREATE INDEX model_usage_at ON model_usage (at);
 CREATE INDEX model_usage_of_owner ON model_usage (owner, at);
 CREATE INDEX model_usage_of_session ON model_usage (session, at);
+",
+    "
+CREATE TABLE minute (
+    minute  INTEGER NOT NULL,
+    process TEXT NOT NULL,
+    body    TEXT NOT NULL,
+    PRIMARY KEY (minute, process)
+) WITHOUT ROWID;
 ",
 ];
 

@@ -2,8 +2,8 @@
 
 use super::{Fault, writer::Write};
 use crate::spending::{
-    DAY_MILLIS, Numbers, USAGE_COLUMNS, USAGE_SUMS, UsageBy, UsagePage, UsageQuery, UsageSum, day_name, purpose, sum,
-    tokens,
+    DAY_MILLIS, Numbers, USAGE_COLUMNS, USAGE_SUMS, UsageBy, UsagePage, UsageQuery, UsageSum, day_name, period_start,
+    purpose, sum, tokens,
 };
 use reseed_core::usage_row::UsageRow;
 use reseed_protocol::{SessionId, Timestamp};
@@ -76,41 +76,53 @@ pub(super) fn sums(db: &Connection, query: &UsageQuery) -> Result<UsagePage, Fau
     let key = match query.by {
         UsageBy::User => "owner",
         UsageBy::Model => "model",
-        UsageBy::Day => &day,
+        UsageBy::Day if query.step.is_none() => &day,
         UsageBy::Session => "session",
-        UsageBy::Total => "''",
+        UsageBy::Day | UsageBy::Total => "''",
     };
     // A condition that is always true would keep SQLite from using an index.
     let owner = if query.owner.is_some() { "owner = ?3" } else { "?3 IS NULL" };
     let session = if query.session.is_some() { "session = ?4" } else { "?4 IS NULL" };
-    let after = match query.by {
-        UsageBy::Day => format!("{key} > ?5"),
-        UsageBy::Total => "?5 IS NULL".to_owned(),
-        _ => format!("(?5 IS NULL OR {key} > ?5)"),
+    let after = match (query.step, query.by) {
+        (Some(step), _) => format!("(at / {}, {key}) > (?7, ?5)", step.millis()),
+        (None, UsageBy::Day) => format!("{key} > ?5 AND ?7 IS NULL"),
+        (None, UsageBy::Total) => "?5 IS NULL AND ?7 IS NULL".to_owned(),
+        (None, _) => format!("(?5 IS NULL OR {key} > ?5) AND ?7 IS NULL"),
+    };
+    let (period, groups) = match query.step {
+        Some(step) => (format!(", at / {} AS period", step.millis()), "period, key"),
+        None => (String::new(), "key"),
     };
     let mut select = db.prepare_cached(&format!(
-        "SELECT {key} AS key, {USAGE_SUMS} FROM model_usage WHERE at >= ?1 AND at < ?2 AND {owner} AND {session} \
-         AND {after} GROUP BY key ORDER BY key LIMIT ?6"
+        "SELECT {key} AS key, {USAGE_SUMS}{period} FROM model_usage WHERE at >= ?1 AND at < ?2 AND {owner} \
+         AND {session} AND {after} GROUP BY {groups} ORDER BY {groups} LIMIT ?6"
     ))?;
     let (owner, session) = (query.owner.as_deref(), query.session.as_ref().map(SessionId::as_str));
     let limit = i64::from(query.limit) + 1;
-    let items = if query.by == UsageBy::Day {
-        let read = |row: &Row<'_>| read_sum(row, day_name(row.get(0)?));
-        select.query_map(params![from, to, owner, session, query.after_day()?, limit], read)?.collect()
+    let items = if let Some(step) = query.step {
+        let (period, key) = query.after_period(step)?;
+        // The periods before the page's are not read.
+        let from = from.max(period.saturating_mul(step.millis()));
+        let read = |row: &Row<'_>| read_sum(row, Some(period_start(step, row.get(12)?)), row.get(0)?);
+        select.query_map(params![from, to, owner, session, key, limit, period], read)?.collect()
+    } else if query.by == UsageBy::Day {
+        let read = |row: &Row<'_>| read_sum(row, None, day_name(row.get(0)?));
+        let after = query.after_day()?;
+        select.query_map(params![from, to, owner, session, after, limit, None::<i64>], read)?.collect()
     } else {
-        let read = |row: &Row<'_>| read_sum(row, row.get(0)?);
-        select.query_map(params![from, to, owner, session, query.cursor, limit], read)?.collect()
+        let read = |row: &Row<'_>| read_sum(row, None, row.get(0)?);
+        select.query_map(params![from, to, owner, session, query.cursor, limit, None::<i64>], read)?.collect()
     };
     let items: rusqlite::Result<Vec<UsageSum>> = items;
     Ok(UsagePage::of(items?, query.limit))
 }
 
-fn read_sum(row: &Row<'_>, key: String) -> rusqlite::Result<UsageSum> {
+fn read_sum(row: &Row<'_>, from: Option<Timestamp>, key: String) -> rusqlite::Result<UsageSum> {
     let mut numbers = [0; 11];
     for (at, number) in (1..).zip(&mut numbers) {
         *number = row.get(at)?;
     }
-    Ok(sum(key, numbers))
+    Ok(sum(from, key, numbers))
 }
 
 /// Returns rows with numbers above `after`, for a migration.

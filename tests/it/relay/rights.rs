@@ -9,6 +9,7 @@ use crate::support::{
     http,
     polling::until,
 };
+use crate::tls::Wss;
 use serde_json::{Value, json};
 
 const ADA: &str = "token-of-ada-4f1c9a7be2d3";
@@ -200,4 +201,21 @@ async fn servers_meet_over_tls_if_they_trust_the_certificate() {
     let refused = c.client().await.ask("open_session", json!({ "sessionId": session })).await;
     assert_eq!(refused["payload"]["code"], "overloaded", "{refused}");
     assert!(c.log().contains("certificate"), "{}", c.log());
+}
+
+#[tokio::test]
+async fn servers_meet_over_their_own_tls() {
+    let (database, gate) = (database().await, Gate::new().await);
+    let address = format!("wss://localhost:{}", gate.address.port());
+    let [authority, certificate, key] =
+        ["ca.pem", "server.pem", "server.key"].map(|name| format!("{}/{name}", gate::TLS));
+    let files = [("TLS_CERT_FILE", &*certificate), ("TLS_KEY_FILE", &*key)];
+    let a = Node::behind(gate, &address, &database, "a", &files).await;
+    let b = Node::start(&database, "b", &[("SSL_CERT_FILE", &authority)]).await;
+    let mut at_a = Wss::connect(&a.server.address, "ca.pem").await;
+    at_a.ask("hello", json!({ "protocolVersion": 2 })).await;
+    let opened = at_a.ask("open_session", json!({})).await;
+    let mut at_b = b.client().await;
+    open(&mut at_b, &opened["payload"]["sessionId"]).await;
+    assert_eq!(at_b.turn("My cat is called Miso.").await["status"], "completed");
 }

@@ -1,5 +1,6 @@
 //! The cases of the contract, and helpers to write them.
 
+pub(crate) mod minutes;
 pub(crate) mod reading;
 pub(crate) mod searching;
 pub(crate) mod spending;

@@ -1,7 +1,7 @@
 //! The contract for the account of requests to models.
 
 use super::{NOW, append_of, id};
-use crate::{Append, Error, SessionStore, UsageBy, UsageQuery, UsageSum};
+use crate::{Append, Error, SessionStore, UsageBy, UsageQuery, UsageStep, UsageSum};
 use reseed_core::usage_row::{UsagePurpose, UsageRow, UsageTokens};
 use reseed_protocol::{Timestamp, UsageSource};
 
@@ -95,6 +95,7 @@ pub(crate) async fn usage_is_summed_by_what_is_asked_for(store: &dyn SessionStor
     }
     let page = store.usage_sums(by(UsageBy::Total)).await.unwrap();
     let expected = UsageSum {
+        from: None,
         key: String::new(),
         requests: 4,
         estimated_requests: 1,
@@ -122,6 +123,59 @@ pub(crate) async fn usage_is_summed_by_what_is_asked_for(store: &dyn SessionStor
     }
     let wrong = UsageQuery { cursor: Some("yesterday".to_owned()), ..by(UsageBy::Day) };
     assert_eq!(store.usage_sums(wrong).await, Err(Error::Cursor("yesterday".to_owned())));
+}
+
+pub(crate) async fn usage_is_summed_in_steps(store: &dyn SessionStore) {
+    // NOW is 09:15:00.300 of a day.
+    let rows = [("ann", 0), ("bob", 10), ("ann", 59_600), ("ann", 59_800), ("ann", 3_600_000), ("a.b", DAY)];
+    let rows = rows.into_iter().enumerate().map(|(n, (owner, after))| UsageRow {
+        owner: owner.to_owned(),
+        at: Timestamp(NOW.0 + after),
+        ..usage_row(&format!("r{n}"), "s", 1)
+    });
+    store.add_usage(rows.collect()).await.unwrap();
+    let in_steps = |by, step, limit| UsageQuery { by, step: Some(step), limit, ..UsageQuery::default() };
+    for (by, step, expected) in [
+        (
+            UsageBy::User,
+            UsageStep::Minute,
+            "21T09:15 ann 2, 21T09:15 bob 1, 21T09:16 ann 1, 21T10:15 ann 1, 22T09:15 a.b 1",
+        ),
+        (UsageBy::User, UsageStep::Hour, "21T09:00 ann 3, 21T09:00 bob 1, 21T10:00 ann 1, 22T09:00 a.b 1"),
+        (UsageBy::User, UsageStep::Day, "21T00:00 ann 4, 21T00:00 bob 1, 22T00:00 a.b 1"),
+        (UsageBy::Model, UsageStep::Hour, "21T09:00 m 4, 21T10:00 m 1, 22T09:00 m 1"),
+        (UsageBy::Session, UsageStep::Day, "21T00:00 s 5, 22T00:00 s 1"),
+        (UsageBy::Total, UsageStep::Day, "21T00:00  5, 22T00:00  1"),
+    ] {
+        // In one page, and in pages of one.
+        for limit in [100, 1] {
+            let (mut found, mut query) = (Vec::new(), in_steps(by, step, limit));
+            loop {
+                let page = store.usage_sums(query.clone()).await.unwrap();
+                found.extend(page.items.iter().map(|sum| {
+                    let from = sum.from.unwrap().to_string();
+                    format!("{} {} {}", &from["2026-11-".len()..][..8], sum.key, sum.requests)
+                }));
+                query.cursor = page.next_cursor;
+                if query.cursor.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(found.join(", "), expected, "{by:?} {step:?} {limit}");
+        }
+    }
+    let part = UsageQuery {
+        from: Some(Timestamp(NOW.0 + 10)),
+        to: Some(Timestamp(NOW.0 + DAY)),
+        owner: Some("ann".to_owned()),
+        ..in_steps(UsageBy::Total, UsageStep::Hour, 10)
+    };
+    let found: Vec<u64> = store.usage_sums(part.clone()).await.unwrap().items.iter().map(|sum| sum.requests).collect();
+    assert_eq!(found, [2, 1]);
+    for cursor in ["ann", "now.ann", ""] {
+        let wrong = UsageQuery { cursor: Some(cursor.to_owned()), ..part.clone() };
+        assert_eq!(store.usage_sums(wrong).await, Err(Error::Cursor(cursor.to_owned())));
+    }
 }
 
 pub(crate) async fn old_usage_is_removed(store: &dyn SessionStore) {
