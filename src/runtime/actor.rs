@@ -380,9 +380,11 @@ impl Actor {
         let (doing, breaker_open) = (agent.doing(), agent.tripped());
         let last = self.effects.note_breaker(breaker_open);
         let prewarmed = self.prewarm.as_ref().and_then(|prewarm| prewarm.total());
-        self.row.compacts(Compactions { count: agent.session().state.compactions, last, breaker_open, prewarmed });
+        let state = &agent.session().state;
+        self.row.runs_with(&state.model, &state.strategy);
+        self.row.compacts(Compactions { count: state.compactions, last, breaker_open, prewarmed });
         if doing == SessionState::Idle {
-            self.effects.share_state(&agent.session().state);
+            self.effects.share_state(state);
         }
         if self.effects.take_changed() || doing != self.row.doing() {
             self.row.changed(self.effects.head(), doing);

@@ -236,6 +236,20 @@ pub(super) struct Row {
     doing: Mutex<SessionState>,
     /// Boxed, because most sessions are never compacted.
     compactions: Mutex<Option<Box<Compactions>>>,
+    /// Its model and its strategy.
+    runs_with: Mutex<(Box<str>, Box<str>)>,
+}
+
+/// What operators see of an open session besides what lists show.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct OpenSession {
+    /// Its model.
+    pub model: Box<str>,
+    /// Its strategy.
+    pub strategy: Box<str>,
+    /// Its compactions.
+    #[serde(flatten)]
+    pub compactions: Compactions,
 }
 
 /// The compactions of an open session, for operators.
@@ -258,8 +272,8 @@ pub struct Compactions {
 
 impl Row {
     pub(super) fn new(watches: Arc<Watches>, session: SessionId, owner: String, is_listed: bool) -> Arc<Self> {
-        let (doing, compactions) = (Mutex::new(SessionState::Idle), Mutex::default());
-        Arc::new(Self { watches, session, owner: owner.into(), is_listed, doing, compactions })
+        let (doing, compactions, runs_with) = (Mutex::new(SessionState::Idle), Mutex::default(), Mutex::default());
+        Arc::new(Self { watches, session, owner: owner.into(), is_listed, doing, compactions, runs_with })
     }
 
     /// Returns the session's owner.
@@ -267,9 +281,19 @@ impl Row {
         self.owner.clone()
     }
 
-    pub(super) fn compactions(&self) -> Compactions {
+    pub(super) fn for_operators(&self) -> OpenSession {
         let compactions = self.compactions.lock().unwrap_or_else(PoisonError::into_inner);
-        compactions.as_deref().copied().unwrap_or_default()
+        let compactions = compactions.as_deref().copied().unwrap_or_default();
+        let (model, strategy) = self.runs_with.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        OpenSession { model, strategy, compactions }
+    }
+
+    /// Updates the model and the strategy.
+    pub(super) fn runs_with(&self, model: &str, strategy: &str) {
+        let mut runs_with = self.runs_with.lock().unwrap_or_else(PoisonError::into_inner);
+        if (&*runs_with.0, &*runs_with.1) != (model, strategy) {
+            *runs_with = (model.into(), strategy.into());
+        }
     }
 
     /// Updates the compactions.

@@ -126,10 +126,16 @@ pub(super) async fn sessions(
             if let Some(node) = node {
                 shown["node"] = node.into();
             }
-            let here = app.registry.compactions(&head.session);
-            let here = here.map(|compactions| serde_json::to_value(compactions).unwrap_or_default());
-            if let Some(compactions) = here.or_else(|| elsewhere.get(&head.session).cloned()) {
-                shown["compaction"] = compactions;
+            let here = app.registry.for_operators(&head.session);
+            let here = here.map(|open| serde_json::to_value(open).unwrap_or_default());
+            if let Some(mut open) = here.or_else(|| elsewhere.get(&head.session).cloned()) {
+                for name in ["model", "strategy"] {
+                    // Nodes of an older version do not report them.
+                    if let Some(text) = open.as_object_mut().and_then(|open| open.remove(name)) {
+                        shown[name] = text;
+                    }
+                }
+                shown["compaction"] = open;
             }
             shown
         })

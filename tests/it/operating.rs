@@ -4,6 +4,7 @@ pub(crate) mod alerts;
 mod compactions;
 mod files;
 mod looking;
+mod minutes;
 mod reading;
 mod restart;
 mod stopping;

@@ -142,6 +142,11 @@ async fn every_request_is_in_the_account_once_and_stays() {
             assert_eq!(sum(&items, "requests"), requests + 1, "{by}: {items:?}");
             assert_eq!(sum(&items, "cachedTokens"), cached, "{by}");
             assert_eq!(sum(&items, "unpricedRequests"), 0, "{by}");
+            for step in ["minute", "hour", "day"].into_iter().filter(|_| by != "day") {
+                let items = usage(server, &format!("by={by}&step={step}")).await;
+                assert_eq!(sum(&items, "requests"), requests + 1, "{by} {step}: {items:?}");
+                assert!(items.iter().all(|item| item["from"].is_string()), "{items:?}");
+            }
         }
     };
     check(&server).await;
@@ -245,7 +250,30 @@ async fn operators_page_through_sums_and_get_csv() {
     let first = http::get_as(&server.address, "/api/usage?by=day&format=csv&limit=1", OPERATOR).await;
     assert!(first.head.to_ascii_lowercase().contains("x-next-cursor: 1970-01-01"), "{}", first.head);
 
+    // In steps, the limit holds for periods and users together.
+    let page =
+        http::get_as(&server.address, "/api/usage?by=user&step=day&limit=3&to=1970-01-04", OPERATOR).await.json();
+    let shown = |page: &Value| -> Vec<(Value, Value)> {
+        let items = page["items"].as_array().unwrap();
+        items.iter().map(|item| (item["from"].clone(), item["user"].clone())).collect()
+    };
+    let days = ["1970-01-01", "1970-01-02", "1970-01-03"].map(|day| json!(format!("{day}T00:00:00.000Z")));
+    let [ann, bob] = [json!("ann"), json!("bob, \"the builder\"")];
+    let of = |day: usize, user: &Value| (days[day].clone(), user.clone());
+    assert_eq!(shown(&page), [of(0, &ann), of(0, &bob), of(1, &ann)]);
+    let path =
+        format!("/api/usage?by=user&step=day&limit=3&to=1970-01-04&cursor={}", page["nextCursor"].as_str().unwrap());
+    let page = http::get_as(&server.address, &path, OPERATOR).await.json();
+    assert_eq!(shown(&page), [of(1, &bob), of(2, &ann), of(2, &bob)]);
+    assert_eq!(page.get("nextCursor"), None);
+    let csv = http::get_as(&server.address, "/api/usage?by=total&step=hour&format=csv&limit=1", OPERATOR).await.body;
+    assert!(csv.starts_with("from,total,requests,"), "{csv}");
+    assert!(csv.ends_with("\r\n1970-01-01T00:00:00.000Z,,2,0,2,20,0,0,0,2,0,0,0\r\n"), "{csv}");
+
     for (query, field) in [
+        ("step=week", "step"),
+        ("by=day&step=hour", "step"),
+        ("step=hour&cursor=ann", "cursor"),
         ("by=team", "by"),
         ("from=yesterday", "from"),
         ("to=2026-13-01", "to"),

@@ -4,7 +4,7 @@
 use crate::{
     runtime::{
         handle::SessionHandle,
-        watch::{Compactions, Row},
+        watch::{OpenSession, Row},
     },
     shares::turns::{Bounds, Turn, Turns},
 };
@@ -52,9 +52,9 @@ impl OpenSessions {
         self.open.get(id).map_or(SessionState::Idle, |open| open.1.doing())
     }
 
-    /// Returns the compactions of a session; `None` if it is not open.
-    pub(super) fn compactions(&self, id: &SessionId) -> Option<Compactions> {
-        self.open.get(id).map(|open| open.1.compactions())
+    /// Returns what operators see of a session; `None` if it is not open.
+    pub(super) fn for_operators(&self, id: &SessionId) -> Option<OpenSession> {
+        self.open.get(id).map(|open| open.1.for_operators())
     }
 
     /// Adds a session until the result is dropped, also if its actor panics.

@@ -72,7 +72,7 @@ pub(in crate::server) async fn revoke_elsewhere(app: &App, service: &str, whose:
     (sockets, unanswered)
 }
 
-/// Returns the compactions of sessions that other nodes hold. Sends one request per node, and skips nodes that do not
+/// Returns what operators see of sessions that other nodes hold. Sends one request per node, and skips nodes that do not
 /// answer in time.
 pub(in crate::server) async fn compactions_elsewhere(app: &App, heads: &[SessionHead]) -> BTreeMap<SessionId, Value> {
     let others = app.registry.keeper().map(|keeper| keeper.others()).unwrap_or_default();
@@ -97,8 +97,8 @@ pub(in crate::server) async fn compactions_here(State(app): State<Arc<App>>, req
         Err(refused) => return refused,
     };
     let told = sessions.into_iter().filter_map(|id| {
-        let compactions = app.registry.compactions(&id)?;
-        Some((id, compactions))
+        let open = app.registry.for_operators(&id)?;
+        Some((id, open))
     });
     Json(told.collect::<BTreeMap<_, _>>()).into_response()
 }
