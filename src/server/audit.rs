@@ -2,7 +2,7 @@
 //! bounded.
 
 use crate::{shares::LINES_MAX, store::Spaced};
-use reseed_protocol::SessionId;
+use reseed_protocol::{ErrorBody, SessionId};
 use std::net::IpAddr;
 
 const METRICS: &str = "metrics";
@@ -20,7 +20,34 @@ impl Default for Audit {
     }
 }
 
+/// An act that is traced: of an operator, of a service, or a deletion by a user.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Act<'a> {
+    /// The name of the operator, service or user.
+    pub(super) who: &'a str,
+    pub(super) what: &'static str,
+    /// The session that it concerns. An id that exists, not text from a client.
+    pub(super) session: Option<&'a SessionId>,
+    /// The user whom it concerns.
+    pub(super) user: Option<&'a str>,
+    pub(super) address: Option<IpAddr>,
+    /// `asked` before the act, and its result after it. It must not contain text from a client.
+    pub(super) outcome: &'a str,
+}
+
 impl Audit {
+    /// Records an act. Returns when the record is durable.
+    ///
+    /// # Errors
+    /// The record cannot be written. An act that has not happened must not happen then.
+    #[expect(clippy::unused_async, reason = "it does not wait for a file yet")]
+    pub(super) async fn act(&self, act: Act<'_>) -> Result<(), ErrorBody> {
+        let Act { who, what, session, user, address, outcome } = act;
+        let (session, address) = (session.map(tracing::field::display), address.map(tracing::field::display));
+        tracing::info!(who, what, session, user, address, outcome, "audit");
+        Ok(())
+    }
+
     /// Logs that credentials were refused. `what` is what they were for. `why` must not contain any part of them.
     pub(super) fn refused(&self, address: Option<IpAddr>, what: &'static str, why: &'static str) {
         let Some(left_out) = self.refusals.admit() else { return };

@@ -3,6 +3,7 @@
 use super::{
     answers::{NoParameters, Parameters, problem},
     app::App,
+    audit::Act,
     auth::{Draft, IssueError, Minter, Refusal, Refused, Revoked, Valid, bearer, is_name},
     node::ask::revoke_elsewhere,
 };
@@ -195,6 +196,7 @@ pub(super) async fn revoke_user(
 }
 
 async fn revoke(app: &App, peer: Peer, headers: &HeaderMap, whose: &Revoked) -> Response {
+    let address = peer.as_ref().map(|peer| peer.0.0.ip());
     let Some(service) = bearer(headers).and_then(|token| app.auth.service(token)) else {
         let given = bearer(headers).map_or(Refusal::Missing, |_| Refusal::Wrong("not a service's token"));
         return refused(app, peer, given).await;
@@ -205,7 +207,11 @@ async fn revoke(app: &App, peer: Peer, headers: &HeaderMap, whose: &Revoked) -> 
     };
     let (elsewhere, unanswered) = revoke_elsewhere(app, &service.name, whose).await;
     let sockets = sockets + elsewhere;
-    tracing::info!(service = service.name, tickets, sockets, "a service revokes");
+    let outcome = format!("tickets {tickets}, sockets {sockets}");
+    let act = Act { who: &service.name, what: "revoke", session: None, user: None, address, outcome: &outcome };
+    if let Err(error) = app.admission.audit.act(act).await {
+        return problem(StatusCode::SERVICE_UNAVAILABLE, error);
+    }
     let mut body = serde_json::json!({ "tickets": tickets, "sockets": sockets });
     if !unanswered.is_empty() {
         body["unanswered"] = unanswered.into();
