@@ -1,6 +1,8 @@
 //! The command line: `serve` (the default), `chat`, `check`, `health`, `sessions`, `inspect`, `import`, `export`,
-//! `usage`, `nodes`, `migrate`, `restored`, `vacuum`, `replay`.
+//! `usage`, `audit`, `nodes`, `migrate`, `backup`, `restored`, `vacuum`, `replay`.
 
+mod audit;
+mod backup;
 mod chat;
 mod check;
 mod descriptors;
@@ -47,6 +49,8 @@ enum Command {
     /// Show what requests to models cost, by user, model, day or session, deleted sessions included; also while a
     /// server uses the database.
     Usage(usage::UsageOptions),
+    /// Show the last lines of the audit log (AUDIT_FILE), or verify its chain.
+    Audit(audit::AuditCommand),
     /// List the servers that share the database (PostgreSQL). One that was killed stays listed for an hour, as silent.
     Nodes(nodes::NodesOptions),
     /// Show the tree of a session, or what its next request would send; also while a server uses its database.
@@ -69,6 +73,11 @@ enum Command {
     /// `@FILE` reads one from a file, so that its password is not in the list of processes. STORE_PATIENCE_SECS
     /// holds for both.
     Migrate(migrate::MigrateCommand),
+    /// Write a backup of the database into a new file (SQLite); also while a server uses it.
+    ///
+    /// The backup is of one moment, and can be used as the database. It has no text of deleted sessions, and no search
+    /// index, which the server builds again. It needs twice the space of the database for a while.
+    Backup(backup::BackupOptions),
     /// Record that the database was restored from a backup, so that clients load their sessions again. The servers must
     /// not be running.
     ///
@@ -112,6 +121,9 @@ pub fn run(cli: Cli) -> ExitCode {
             Command::Sessions(options) => sessions::run(&Settings::load()?, options).await,
             Command::Usage(options) => usage::run(&Settings::load()?, options).await,
             Command::Replay(options) => replay::run(&Settings::load()?, options).await,
+            Command::Backup(options) => backup::run(&Settings::load()?, options).await,
+            // It reads files, and errors in other settings do not stop it.
+            Command::Audit(command) => audit::run(command),
             Command::Inspect(options) => inspect::run(&Settings::load()?, options).await,
             // A client: it reads only where the server listens, and errors in other settings do not stop it.
             Command::Chat(options) => chat::run(options).await,

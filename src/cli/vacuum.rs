@@ -22,7 +22,8 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn mib(bytes: u64) -> String {
+/// Formats a size.
+pub(super) fn mib(bytes: u64) -> String {
     const MIB: u64 = 1024 * 1024;
     format!("{}.{} MiB", bytes / MIB, bytes % MIB * 10 / MIB)
 }

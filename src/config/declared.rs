@@ -344,6 +344,9 @@ settings! {
         store_patience_secs: u64 = "10", rules::whole("seconds", 1..=300);
         /// How long the account of requests to models is kept, also for deleted sessions; 0 to keep it indefinitely.
         usage_retention_days: u32 = "400", rules::whole("days", 0..=36_500);
+        /// The directory into which `POST /api/backup` writes backups of a SQLite database, of this server alone. Unset,
+        /// they are made by the command `reseed backup` only.
+        backup_dir: Option<PathBuf> = "", rules::path().optional();
         fixed {
             /// Accepts a PostgreSQL server that may lose acknowledged data (`fsync = off` or `full_page_writes = off`).
             /// For tests only.
@@ -379,5 +382,8 @@ settings! {
         log_level: String = "info", rules::log_filter().reloaded();
         /// `text` for people, `json` for programs.
         log_format: LogFormat = "text", rules::choice();
+        /// The audit log: a file of JSON lines that records sign-ins, refused credentials, what operators read and do,
+        /// and deletions, as a hash chain that `reseed audit verify` checks. Unset, these are lines of the log only.
+        audit_file: Option<PathBuf> = "", rules::path().optional();
     }
 }

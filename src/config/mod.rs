@@ -274,6 +274,18 @@ impl Settings {
         self.summaries.summary_instructions_file.as_ref().map(|file| self.below_working_directory(file))
     }
 
+    /// Returns the path of the audit log. A relative path starts at the working directory.
+    #[must_use]
+    pub fn audit_path(&self) -> Option<PathBuf> {
+        self.log.audit_file.as_ref().map(|file| self.below_working_directory(file))
+    }
+
+    /// Returns the directory for backups. A relative path starts at the working directory.
+    #[must_use]
+    pub fn backup_path(&self) -> Option<PathBuf> {
+        self.store.backup_dir.as_ref().map(|directory| self.below_working_directory(directory))
+    }
+
     fn below_working_directory(&self, file: &Path) -> PathBuf {
         self.store.working_directory.join(file).components().collect()
     }

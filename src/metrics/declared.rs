@@ -270,6 +270,9 @@ metrics! {
         "Refusals because a limit was reached, by limit.";
     SETTINGS_RELOADS_TOTAL: Counter, "reseed_settings_reloads_total" { outcome: ["ok", "failed"] },
         "Reloads of the settings; a failed one changed nothing.";
+    AUDIT_LINES_TOTAL: Counter, "reseed_audit_lines_total" { outcome: ["written", "lost"] },
+        "Lines for AUDIT_FILE. While they are `lost` because it cannot be written, deletions and acts of operators are \
+        refused.";
     COMMANDS_TOTAL: Counter, "reseed_commands_total" {
         type: Command::NAMES.iter().copied(),
         outcome: ["ok"].into_iter().chain(ErrorCode::ALL.iter().map(|code| code.as_str())),

@@ -18,7 +18,7 @@ pub(crate) struct Admission {
     pub(super) sockets: Arc<Quota>,
     pub(super) door: Arc<Door>,
     pub(super) addresses: Arc<Addresses>,
-    pub(super) audit: Audit,
+    pub(crate) audit: Audit,
     guesses: Guesses,
     shares: Arc<Shares>,
     /// Limits the log lines about pages that were refused.
@@ -27,7 +27,7 @@ pub(crate) struct Admission {
 
 impl Admission {
     #[must_use]
-    pub(crate) fn new(limits: &LimitSettings, addresses: Addresses, shares: Arc<Shares>) -> Self {
+    pub(crate) fn new(limits: &LimitSettings, addresses: Addresses, shares: Arc<Shares>, audit: Audit) -> Self {
         let addresses = Arc::new(addresses);
         Self {
             message_bytes_max: usize::try_from(limits.message_bytes_max).unwrap_or(usize::MAX),
@@ -36,7 +36,7 @@ impl Admission {
             door: Door::new(limits, addresses.clone()),
             guesses: Guesses::new(limits, addresses.clone()),
             addresses,
-            audit: Audit::default(),
+            audit,
             shares,
             refused_pages: Spaced::default(),
         }

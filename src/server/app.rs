@@ -1,6 +1,8 @@
 //! The state shared by all connections.
 
-use super::{admission::Admission, auth::Auth, peers::Peers, stopping::Stopping, tls::Tls, web};
+use super::{
+    admission::Admission, auth::Auth, operator::backup::Backups, peers::Peers, stopping::Stopping, tls::Tls, web,
+};
 use crate::{core::agent_loop::Origin, runtime::Registry, tools::mcp::Mcp};
 use reseed_protocol::{ConnectionId, ErrorBody, ErrorCode};
 use std::{
@@ -47,6 +49,7 @@ pub(crate) struct App {
     pub patience: Patience,
     pub about: About,
     pub peers: Peers,
+    pub backups: Backups,
     pub metrics: crate::metrics::Handle,
     pub stopping: Stopping,
     /// The web page, built when it is first requested.

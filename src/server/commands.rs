@@ -1,6 +1,8 @@
 //! Carries out the commands of a client, as v2 has them: one reply per command.
 
 use super::{
+    app::App,
+    audit::{ASKED, Act},
     closing::{End, Flow},
     connection::{BAD_FRAMES_MAX, Connection, count_reply},
     history,
@@ -24,7 +26,7 @@ use reseed_protocol::{
     session::{Hello, Limits, Ping, Pong, Server, SessionRole, Welcome},
     tree::ForkSession,
 };
-use std::{sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 use tokio::time::timeout;
 
 /// Maximum wait for a user's turn to read history. Meanwhile the connection does nothing else.
@@ -196,7 +198,9 @@ async fn carry_out(
             if let Some(row) = elsewhere(connection, session, &owner).await? {
                 return connection.send_to_node(&row, id, session, "delete_session", text).map(|()| None);
             }
-            app.registry.delete(session, &owner).await?;
+            // A relayed client's address is known to its edge.
+            let address = connection.via.is_none().then_some(connection.credentials.address);
+            delete(&app, address, session, &owner).await?;
             // The session's own feed has ended too, but the reply already says so.
             connection.subscriptions.end(session, connection.origin).await;
             Ok(Some(done()))
@@ -236,6 +240,28 @@ async fn carry_out(
             Err(ErrorBody::new(ErrorCode::MissingField, "name the session").with_field("sessionId"))
         }
     }
+}
+
+/// Deletes a session permanently, and records who did. A session in memory only, such as the copy that a dialect makes
+/// for a summary, is not recorded.
+///
+/// # Errors
+/// `session_not_found`, `store_failed`: also if the record cannot be written. The session stays then.
+async fn delete(app: &App, address: Option<IpAddr>, id: &SessionId, owner: &str) -> Result<(), ErrorBody> {
+    let (registry, audit) = (&app.registry, &app.admission.audit);
+    // Whoever has no such session leaves no record: the id is text from a client.
+    registry.head(id, owner).await?;
+    if !registry.is_stored(id) {
+        return registry.delete(id, owner).await;
+    }
+    let (what, session, user) = ("delete_session", Some(id), Some(owner));
+    let act = Act { who: owner, what, session, user, address, outcome: ASKED };
+    audit.act(act).await?;
+    let deleted = registry.delete(id, owner).await;
+    let outcome = deleted.as_ref().map_or_else(|error| error.code.as_str(), |()| "deleted");
+    // It has happened, whether this can be written or not.
+    let _ = audit.act(Act { outcome, ..act }).await;
+    deleted
 }
 
 /// Returns true if the command must go to the holder of its session, which is another node. Any node can answer a
@@ -306,10 +332,14 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
             .refuse(Some(id), ErrorBody::new(ErrorCode::InvalidField, message).with_field("clientId"))
             .await;
     }
-    let auth = &connection.app.auth;
+    let (auth, audit, address) =
+        (&connection.app.auth, &connection.app.admission.audit, connection.credentials.address);
     let granted = match (&hello.token, &hello.ticket, &connection.credentials.grant) {
         (None, None, Some(grant)) => Ok(grant.clone()),
-        (token, ticket, _) => auth.check(token.as_deref(), ticket.as_deref()).await,
+        (token, ticket, _) => auth
+            .check(token.as_deref(), ticket.as_deref())
+            .await
+            .inspect(|grant| audit.accepted(Some(address), "hello", grant)),
     };
     let grant = match granted {
         Ok(grant) => grant,

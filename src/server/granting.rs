@@ -3,7 +3,7 @@
 use super::{
     answers::{NoParameters, Parameters, problem},
     app::App,
-    audit::Act,
+    audit::chain::Line,
     auth::{Draft, IssueError, Minter, Refusal, Refused, Revoked, Valid, bearer, is_name},
     node::ask::revoke_elsewhere,
 };
@@ -63,9 +63,14 @@ pub(super) async fn ticket(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
+    let address = peer.as_ref().map(|peer| peer.0.0.ip().to_string());
     let minter = match app.auth.minter(bearer(&headers)).await {
         Ok(minter) => minter,
         Err(refusal) => return refused(&app, peer, refusal).await,
+    };
+    let who = match &minter {
+        Minter::User(name, ..) => name.clone(),
+        Minter::Service(service) => format!("service:{}", service.name),
     };
     let wanted = match body.is_empty() {
         true => Ok(Wanted::default()),
@@ -78,9 +83,18 @@ pub(super) async fn ticket(
         Err(error) if error.code == ErrorCode::Forbidden => return problem(StatusCode::FORBIDDEN, error),
         Err(error) => return problem(StatusCode::BAD_REQUEST, error),
     };
-    let valid = draft.valid;
+    let (valid, user) = (draft.valid, draft.name.clone());
     match app.auth.issue(draft, life).await {
         Ok(Ok((ticket, id))) => {
+            let line = Line {
+                user: Some(user),
+                ticket: Some(id.clone()),
+                address,
+                outcome: "minted".to_owned(),
+                who,
+                ..Line::default()
+            };
+            app.admission.audit.note("ticket", line);
             let mut body = serde_json::json!({ "ticket": ticket, "id": id, "expiresInSecs": life.as_secs() });
             let valid_for = match valid {
                 Valid::Indefinitely => None,
@@ -207,11 +221,16 @@ async fn revoke(app: &App, peer: Peer, headers: &HeaderMap, whose: &Revoked) -> 
     };
     let (elsewhere, unanswered) = revoke_elsewhere(app, &service.name, whose).await;
     let sockets = sockets + elsewhere;
+    tracing::info!(service = service.name, tickets, sockets, "a service revokes");
+    let (who, address) = (format!("service:{}", service.name), address.map(|address| address.to_string()));
+    // A name or an id that was never granted is text from the service.
+    let (user, ticket) = match whose {
+        _ if tickets + sockets == 0 => (None, None),
+        Revoked::Ticket(id) => (None, Some(id.clone())),
+        Revoked::User(_) => (whose.owner(&service.name), None),
+    };
     let outcome = format!("tickets {tickets}, sockets {sockets}");
-    let act = Act { who: &service.name, what: "revoke", session: None, user: None, address, outcome: &outcome };
-    if let Err(error) = app.admission.audit.act(act).await {
-        return problem(StatusCode::SERVICE_UNAVAILABLE, error);
-    }
+    app.admission.audit.note("revoke", Line { who, user, ticket, address, outcome, ..Line::default() });
     let mut body = serde_json::json!({ "tickets": tickets, "sockets": sockets });
     if !unanswered.is_empty() {
         body["unanswered"] = unanswered.into();

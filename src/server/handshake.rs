@@ -128,6 +128,7 @@ async fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Respon
                     return;
                 }
             };
+            grant.iter().for_each(|grant| app.admission.audit.accepted(Some(address), "handshake", grant));
             let of_user = grant.as_ref().map(|grant| app.registry.shares().take(Share::Connections, grant.name(), 1));
             let Ok(of_user) = of_user.transpose() else {
                 close(socket, CloseCode::Overloaded, "too many connections of this user", CLOSE_TIME).await;

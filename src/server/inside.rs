@@ -49,6 +49,7 @@ impl Entrance for App {
                     });
                 }
             };
+            self.admission.audit.accepted_request(address, dialect.as_str(), &grant);
             if let Some(guest) = parts.extensions.get::<Arc<Guest>>() {
                 guest.known_as(grant.name());
             }

@@ -18,7 +18,7 @@
 //! - [`auth`]: tokens, tickets and origins; `granting`: tickets over HTTP
 //! - `scope`: what credentials allow
 //! - `guesses`: limits wrong credentials by address
-//! - `audit`: logs refused credentials and what operators read
+//! - `audit`: records sign-ins, refused credentials, what operators read and do, and deletions
 //!
 //! Commands:
 //! - `commands`: the commands of v2; `single`: those of a connection with one session, as v1 has it
@@ -71,9 +71,11 @@ mod web;
 
 pub(crate) use admission::Admission;
 pub(crate) use app::{About, App, Patience};
+pub(crate) use audit::{Audit, chain as audit_chain};
 pub(crate) use closed::Closed;
 pub(crate) use listen::{Running, serve};
 pub(crate) use operator::{
+    backup::Backups,
     nodes::item as node_item,
     usage::{csv as usage_csv, grouping as usage_grouping, item as usage_item, time as usage_time},
 };

@@ -1,6 +1,7 @@
 //! HTTP endpoints for operators: health, metrics, session statistics, usage, budgets, minutes, the context of a session,
-//! and MCP servers.
+//! backups, and MCP servers.
 
+pub(super) mod backup;
 pub(super) mod budgets;
 pub(super) mod context;
 pub(super) mod mcp;

@@ -67,6 +67,7 @@ pub(super) async fn authenticate(connection: &mut Connection, given: Authenticat
         let message = "these credentials are another user's, or allow less; open another connection with them";
         return Err(ErrorBody::new(ErrorCode::Forbidden, message));
     }
+    connection.app.admission.audit.accepted(Some(connection.credentials.address), "authenticate", &grant);
     connection.known_by(grant)?;
     connection.renew_links();
     Ok(())

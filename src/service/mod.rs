@@ -24,7 +24,7 @@ use crate::{
     provider::Provider,
     runtime::{Keeper, Registry, RegistryOptions, fork},
     server::{
-        About, Admission, App, Identity, Patience, Peers, Running, Stopping, Tls,
+        About, Admission, App, Audit, Backups, Identity, Patience, Peers, Running, Stopping, Tls,
         address::Addresses,
         auth::{Auth, Jwt},
         serve,
@@ -104,6 +104,7 @@ impl Service {
     /// clients are sent to them meanwhile, each as soon as nothing runs here for it.
     pub async fn stop(&self) {
         self.app.stopping.drain();
+        self.app.admission.audit.server("drain", "begun");
         let keeper = self.registry.keeper();
         keeper.iter().for_each(|keeper| keeper.drain());
         if !self.notice.is_zero() {
@@ -130,6 +131,16 @@ impl Service {
         if let Err(error) = self.store.close().await {
             tracing::error!(%error, "close the store");
         }
+        self.app.admission.audit.server("stop", "stopped");
+        self.app.admission.audit.close().await;
+    }
+
+    /// Continues the audit log in a new file if AUDIT_FILE was moved away.
+    ///
+    /// # Errors
+    /// The new file cannot be used. The old one stays in use.
+    pub async fn rotate_audit(&self) -> Result<(), String> {
+        self.app.admission.audit.rotate().await
     }
 }
 
@@ -180,6 +191,10 @@ pub async fn start_with_extensions(
     let hooks = Hooks::new(extensions.hooks)?.with_webhooks(webhooks(settings)?)?;
     let server_tools = ServerTools::open(settings, extensions.tools, &store).await?;
     let tools = server_tools.toolset()?;
+    let audit = Audit::open(settings.audit_path().as_deref()).with_context(|| {
+        let path = settings.audit_path().unwrap_or_default();
+        format!("open AUDIT_FILE `{}`", path.display())
+    })?;
     let listen = &settings.listen;
     let tls = Identity::read(settings)?.map(|identity| Arc::new(Tls::new(identity)));
     let mut listeners = Vec::new();
@@ -232,7 +247,7 @@ pub async fn start_with_extensions(
         registry: registry.clone(),
         mcp: server_tools.mcp(),
         auth: Auth::new(settings, jwt, Some(store.clone())),
-        admission: Admission::new(limits, addresses, registry.shares().clone()),
+        admission: Admission::new(limits, addresses, registry.shares().clone(), audit),
         patience: Patience {
             hello: Duration::from_secs(listen.hello_timeout_secs),
             heartbeat: Duration::from_secs(listen.heartbeat_secs),
@@ -247,6 +262,7 @@ pub async fn start_with_extensions(
             seal_keys: seal_keys(settings.node.seal_key.as_ref(), &*store).await?,
         },
         peers: Peers::new(settings.node.node_token.clone()),
+        backups: Backups::new(settings.store.database(), settings.backup_path()),
         metrics: {
             let installed = metrics::install();
             metrics::begin_models(&registry.parts().deployment().configured_models());
@@ -267,6 +283,7 @@ pub async fn start_with_extensions(
     let (node, process) = (settings.node.name(), app.about.instance.clone());
     let minutes = Arc::new(Minutes::new(store.clone(), app.metrics.clone(), node, process));
     minutes.keep(app.stopping.stop.clone());
+    app.admission.audit.server("start", concat!("version ", env!("CARGO_PKG_VERSION")));
     let running = serve(listeners, app.clone()).context("serve")?;
     let notice = Duration::from_secs(listen.shutdown_notice_secs);
     let (grace, settings) = (Duration::from_secs(listen.shutdown_grace_secs), given.clone().into());

@@ -30,6 +30,12 @@ impl Service {
     /// A file of keys, budgets, hooks, MCP servers or certificates cannot be used, the keys of an identity provider are unknown, or
     /// the settings would open the server to everyone.
     pub async fn reload(&self, settings: &Settings) -> anyhow::Result<Reloaded> {
+        let reloaded = self.apply(settings).await;
+        self.app.admission.audit.server("reload", if reloaded.is_ok() { "ok" } else { "failed" });
+        reloaded
+    }
+
+    async fn apply(&self, settings: &Settings) -> anyhow::Result<Reloaded> {
         let first = self.settings.lock().await;
         let (auth, jwt) = (&settings.auth, &settings.jwt);
         let would_be_open = auth.auth_tokens.is_empty() && auth.service_tokens.is_empty() && !jwt.is_used();

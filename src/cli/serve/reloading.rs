@@ -32,6 +32,9 @@ impl Reloading<'_> {
             if self.has_terminal && !stderr().is_terminal() {
                 return;
             }
+            if let Err(error) = self.service.rotate_audit().await {
+                tracing::error!("AUDIT_FILE cannot be continued in a new file; the old one stays in use: {error}");
+            }
             let reloaded = self.reload().await;
             metrics::SETTINGS_RELOADS_TOTAL.add([if reloaded.is_ok() { "ok" } else { "failed" }], 1);
             match reloaded {

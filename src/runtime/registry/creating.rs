@@ -91,6 +91,12 @@ impl Registry {
         if self.shared.unstored.contains(session) { Kept::InMemory } else { Kept::Stored }
     }
 
+    /// Returns false for a session that is in memory only.
+    #[must_use]
+    pub fn is_stored(&self, session: &SessionId) -> bool {
+        self.kept(session) == Kept::Stored
+    }
+
     /// Returns the store for a new session. Afterwards, each is found through the store of all.
     pub(in crate::runtime) fn store_of_new(&self, kept: Kept) -> &dyn SessionStore {
         match kept {

@@ -103,7 +103,7 @@ pub(crate) enum Revoked {
 
 impl Revoked {
     /// Returns the user whose grants are meant.
-    pub(super) fn owner(&self, service: &str) -> Option<Name> {
+    pub(crate) fn owner(&self, service: &str) -> Option<Name> {
         match self {
             Self::Ticket(_) => None,
             Self::User(name) => Some(format!("{SERVICE}{service}{ISSUER_END}{name}")),
@@ -141,6 +141,21 @@ impl Grant {
 
     pub(crate) fn scopes(&self) -> Scopes {
         self.draft.scopes
+    }
+
+    /// Returns the public id of its ticket; `None` if there was no ticket.
+    pub(crate) fn ticket(&self) -> Option<&str> {
+        self.draft.id.as_deref()
+    }
+
+    /// Returns the kind of its credentials; `None` if none were required, or if another node has checked them.
+    pub(crate) fn credential(&self) -> Option<&'static str> {
+        match (&self.draft.source, self.ticket()) {
+            (Source::Open | Source::Node, _) => None,
+            (_, Some(_)) => Some("ticket"),
+            (Source::Signed(_), None) => Some("signed token"),
+            (Source::User(_) | Source::Service(..), None) => Some("token"),
+        }
     }
 
     /// Returns the class of budgets that the user's token names.

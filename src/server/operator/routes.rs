@@ -1,6 +1,6 @@
 //! The operator's routes, and the check that everyone who uses them is an operator.
 
-use super::{budgets, context, mcp, metrics, minutes, nodes, session_tree, sessions, usage};
+use super::{backup, budgets, context, mcp, metrics, minutes, nodes, session_tree, sessions, usage};
 use crate::server::{
     answers::problem,
     app::App,
@@ -28,6 +28,7 @@ pub(in crate::server) fn routes(app: Arc<App>) -> Router<Arc<App>> {
         .route("/api/usage", get(usage::usage))
         .route("/api/budgets", get(budgets::budgets))
         .route("/api/minutes", get(minutes::minutes))
+        .route("/api/backup", get(backup::newest).post(backup::start))
         .route("/api/mcp", get(mcp::mcp))
         // Routes that are added below this line need no credentials.
         .route_layer(middleware::from_fn_with_state(app, identify))
@@ -36,9 +37,9 @@ pub(in crate::server) fn routes(app: Arc<App>) -> Router<Arc<App>> {
 /// Identifies the operator, and logs what they read.
 async fn identify(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let Some(read) = audit::read(request.uri().path()) else { return next.run(request).await };
+    let address = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
     let token = bearer(request.headers());
     let Some(operator) = app.auth.operator(token).await else {
-        let address = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
         let refusal = token.map_or(Refusal::Missing, |_| Refusal::Wrong("not an operator's"));
         return match app.admission.refuse_credentials(address, read.0, refusal).await {
             // The endpoint answers that it needs an operator.
@@ -49,6 +50,6 @@ async fn identify(State(app): State<Arc<App>>, mut request: Request, next: Next)
     let name = operator.name.clone();
     request.extensions_mut().insert(operator);
     let response = next.run(request).await;
-    app.admission.audit.read(&name, read, response.status().as_u16());
+    app.admission.audit.read(&name, read, response.status().as_u16(), address);
     response
 }

@@ -4,6 +4,7 @@
 //! log back into the file. Reads use connections of their own. Only one process at a time may write to the file; others
 //! may read it meanwhile.
 
+mod backup;
 mod checkpoint;
 mod health;
 mod history;
@@ -28,6 +29,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use backup::{BackupError, BackupProgress, backup};
 pub use open::{OpenError, Options, Vfs};
 pub(super) use renew::renew;
 pub use vacuum::{VacuumError, Vacuumed, vacuum};
