@@ -4,7 +4,6 @@ mod servers;
 
 use super::{say, serve};
 use crate::{
-    clock::{Clock as _, SystemClock},
     config::Settings,
     core::{
         context::envelope,
@@ -101,7 +100,7 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
     let operators = listen.operator_port.map_or_else(String::new, |port| format!(", for operators on port {port}"));
     say(format!("listens on  {}:{}{operators}", listen.host, listen.ws_port));
     if let Some(identity) = Identity::read(settings)? {
-        say(format!("TLS         {}", identity.validity(SystemClock.now())));
+        say(format!("TLS         {}", identity.validity()));
     }
     let request = ModelRequest {
         model,

@@ -32,17 +32,17 @@ const COMPACTIONS: &str = "reseed_compactions_total";
 const NUMBERS: [Number; 20] = [
     grown(("compactions", "committed"), COMPACTIONS, |labels| labels.contains("\"committed\"")),
     grown(("compactions", "failed"), COMPACTIONS, FAILED),
-    grown(("compactions", "noGain"), COMPACTIONS, |labels| labels.contains("\"no_gain\"")),
+    grown(("compactions", "no_gain"), COMPACTIONS, |labels| labels.contains("\"no_gain\"")),
     grown(("compactions", "cancelled"), COMPACTIONS, |labels| labels.contains("\"cancelled\"")),
     grown(("compactions", "void"), COMPACTIONS, |labels| labels.contains("\"void\"")),
-    now(("waiting", "requests"), "reseed_model_requests_waiting", ANY),
+    now(("", "waiting"), "reseed_model_requests_waiting", ANY),
     // Compactions for which nobody waited are in the first bucket, up to a millisecond.
-    grown(("waiting", "pauses"), "reseed_compaction_paused_seconds_count", ANY),
+    grown(("pauses", "count"), "reseed_compaction_paused_seconds_count", ANY),
     Number {
         factor: -1.0,
-        ..grown(("waiting", "pauses"), "reseed_compaction_paused_seconds_bucket", |labels| labels.contains("\"0.001\""))
+        ..grown(("pauses", "count"), "reseed_compaction_paused_seconds_bucket", |labels| labels.contains("\"0.001\""))
     },
-    Number { factor: 1_000.0, ..grown(("waiting", "pausedMs"), "reseed_compaction_paused_seconds_sum", ANY) },
+    Number { factor: 1_000.0, ..grown(("pauses", "totalMs"), "reseed_compaction_paused_seconds_sum", ANY) },
     grown(("failures", "turns"), "reseed_turns_total", FAILED),
     grown(("failures", "requests"), "reseed_model_requests_total", |labels| {
         !labels.contains("outcome=\"ok\"") && !labels.contains("outcome=\"cancelled\"")
@@ -116,8 +116,8 @@ mod tests {
             std::mem::forget((CONNECTIONS.hold(["relay"]), SESSIONS_OPEN.hold([])));
         }));
         let expected = json!({
-            "compactions": { "committed": 1, "failed": 0, "noGain": 0, "cancelled": 0, "void": 1 },
-            "waiting": { "requests": 0, "pauses": 2, "pausedMs": 1_500 },
+            "compactions": { "committed": 1, "failed": 0, "no_gain": 0, "cancelled": 0, "void": 1 },
+            "waiting": 0, "pauses": { "count": 2, "totalMs": 1_500 },
             "failures": { "turns": 0, "requests": 0, "store": 1, "hooks": 0, "tools": 0 },
             "firstDelta": { "count": 1, "totalMs": 700 },
             "turns": 1, "requests": 3, "sessionsOpen": 3, "connections": 2,

@@ -381,10 +381,10 @@ impl Actor {
         let last = self.effects.note_breaker(breaker_open);
         let prewarmed = self.prewarm.as_ref().and_then(|prewarm| prewarm.total());
         let state = &agent.session().state;
-        self.row.runs_with(&state.model, &state.strategy);
         self.row.compacts(Compactions { count: state.compactions, last, breaker_open, prewarmed });
+        self.row.runs_on(&state.model, &state.strategy);
         if doing == SessionState::Idle {
-            self.effects.share_state(state);
+            self.effects.share_state(&agent.session().state);
         }
         if self.effects.take_changed() || doing != self.row.doing() {
             self.row.changed(self.effects.head(), doing);

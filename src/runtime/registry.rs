@@ -20,7 +20,7 @@ use super::{
     resting::Resting,
     shared::Shared,
     stored_shares::StoredShares,
-    watch::{OpenSession, Watches},
+    watch::{Opened, Watches},
 };
 use crate::{
     clock::Clock,
@@ -333,10 +333,10 @@ impl Registry {
         if runs_elsewhere { SessionState::Running } else { self.doing(&head.session) }
     }
 
-    /// Returns what operators see of a session besides what lists show; `None` if it is not open.
+    /// Returns what operators see of a session; `None` if it is not open.
     #[must_use]
-    pub fn for_operators(&self, id: &SessionId) -> Option<OpenSession> {
-        self.open.for_operators(id)
+    pub fn open_row(&self, id: &SessionId) -> Option<Opened> {
+        self.open.row(id)
     }
 
     /// Returns the watchers of each owner's sessions.

@@ -237,16 +237,16 @@ pub(super) struct Row {
     /// Boxed, because most sessions are never compacted.
     compactions: Mutex<Option<Box<Compactions>>>,
     /// Its model and its strategy.
-    runs_with: Mutex<(Box<str>, Box<str>)>,
+    runs_on: Mutex<(String, String)>,
 }
 
-/// What operators see of an open session besides what lists show.
+/// An open session, for operators.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct OpenSession {
+pub struct Opened {
     /// Its model.
-    pub model: Box<str>,
-    /// Its strategy.
-    pub strategy: Box<str>,
+    pub model: String,
+    /// Its strategy's short name.
+    pub strategy: String,
     /// Its compactions.
     #[serde(flatten)]
     pub compactions: Compactions,
@@ -272,8 +272,8 @@ pub struct Compactions {
 
 impl Row {
     pub(super) fn new(watches: Arc<Watches>, session: SessionId, owner: String, is_listed: bool) -> Arc<Self> {
-        let (doing, compactions, runs_with) = (Mutex::new(SessionState::Idle), Mutex::default(), Mutex::default());
-        Arc::new(Self { watches, session, owner: owner.into(), is_listed, doing, compactions, runs_with })
+        let (doing, compactions, runs_on) = (Mutex::new(SessionState::Idle), Mutex::default(), Mutex::default());
+        Arc::new(Self { watches, session, owner: owner.into(), is_listed, doing, compactions, runs_on })
     }
 
     /// Returns the session's owner.
@@ -281,18 +281,18 @@ impl Row {
         self.owner.clone()
     }
 
-    pub(super) fn for_operators(&self) -> OpenSession {
+    /// Returns what operators see of the session.
+    pub(super) fn opened(&self) -> Opened {
+        let (model, strategy) = self.runs_on.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let compactions = self.compactions.lock().unwrap_or_else(PoisonError::into_inner);
-        let compactions = compactions.as_deref().copied().unwrap_or_default();
-        let (model, strategy) = self.runs_with.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        OpenSession { model, strategy, compactions }
+        Opened { model, strategy, compactions: compactions.as_deref().copied().unwrap_or_default() }
     }
 
     /// Updates the model and the strategy.
-    pub(super) fn runs_with(&self, model: &str, strategy: &str) {
-        let mut runs_with = self.runs_with.lock().unwrap_or_else(PoisonError::into_inner);
-        if (&*runs_with.0, &*runs_with.1) != (model, strategy) {
-            *runs_with = (model.into(), strategy.into());
+    pub(super) fn runs_on(&self, model: &str, strategy: &str) {
+        let mut runs_on = self.runs_on.lock().unwrap_or_else(PoisonError::into_inner);
+        if (&*runs_on.0, &*runs_on.1) != (model, strategy) {
+            *runs_on = (model.to_owned(), strategy.to_owned());
         }
     }
 

@@ -127,16 +127,15 @@ pub(super) async fn sessions(
             if let Some(node) = node {
                 shown["node"] = node.into();
             }
-            let here = app.registry.for_operators(&head.session);
-            let here = here.map(|open| serde_json::to_value(open).unwrap_or_default());
-            if let Some(mut open) = here.or_else(|| elsewhere.get(&head.session).cloned()) {
+            let here = app.registry.open_row(&head.session);
+            let here = here.map(|row| serde_json::to_value(row).unwrap_or_default());
+            if let Some(mut row) = here.or_else(|| elsewhere.get(&head.session).cloned()) {
                 for name in ["model", "strategy"] {
-                    // Nodes of an older version do not report them.
-                    if let Some(text) = open.as_object_mut().and_then(|open| open.remove(name)) {
-                        shown[name] = text;
+                    if let Some(value) = row.as_object_mut().and_then(|row| row.remove(name)) {
+                        shown[name] = value;
                     }
                 }
-                shown["compaction"] = open;
+                shown["compaction"] = row;
             }
             shown
         })

@@ -1,7 +1,10 @@
 //! TLS for clients: the certificate and its key, which can be replaced while the server runs, and the handshake.
 
 use super::{app::App, door::Guest, linger::Lingering};
-use crate::config::Settings;
+use crate::{
+    clock::{Clock as _, SystemClock},
+    config::Settings,
+};
 use reseed_protocol::Timestamp;
 use rustls::{
     CertificateError, RootCertStore, ServerConfig,
@@ -73,6 +76,9 @@ impl Identity {
         let key: Vec<PrivateKeyDer<'static>> = read("TLS_KEY_FILE", &key, "private key without a passphrase")?;
         let key = key.into_iter().next().expect("a file that holds none is an error");
         let ends = ends(&chain[0]);
+        if let Some(end) = ends.filter(|end| *end < SystemClock.now()) {
+            tracing::warn!("the certificate of TLS_CERT_FILE expired on {end}");
+        }
         let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
@@ -82,9 +88,9 @@ impl Identity {
     }
 
     /// Describes until when the certificate is valid.
-    pub(crate) fn validity(&self, now: Timestamp) -> String {
+    pub(crate) fn validity(&self) -> String {
         match self.ends {
-            Some(end) if end < now => format!("warning: the certificate expired on {end}"),
+            Some(end) if end < SystemClock.now() => format!("warning: the certificate expired on {end}"),
             Some(end) => format!("the certificate is valid until {end}"),
             None => "the certificate has no end".to_owned(),
         }

@@ -17,8 +17,9 @@ use fastrand::Rng;
 use futures_util::FutureExt;
 use reseed::core::usage_row::UsageRow;
 use reseed::store::{
-    Append, Cluster, CommandMark, Created, EntriesPage, EntryQuery, Error, Lease, ListPage, ListQuery, NewRecord,
-    NodeId, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, UsageFuture, UsageQuery,
+    Append, Cluster, CommandMark, Created, EntriesPage, EntryQuery, Error, Lease, ListPage, ListQuery, MinuteQuery,
+    MinuteRow, NewRecord, NodeId, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery,
+    UsageFuture, UsageQuery,
     memory::{MemoryStore, Standby},
 };
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};

@@ -4,7 +4,7 @@
 use crate::{
     runtime::{
         handle::SessionHandle,
-        watch::{OpenSession, Row},
+        watch::{Opened, Row},
     },
     shares::turns::{Bounds, Turn, Turns},
 };
@@ -53,8 +53,8 @@ impl OpenSessions {
     }
 
     /// Returns what operators see of a session; `None` if it is not open.
-    pub(super) fn for_operators(&self, id: &SessionId) -> Option<OpenSession> {
-        self.open.get(id).map(|open| open.1.for_operators())
+    pub(super) fn row(&self, id: &SessionId) -> Option<Opened> {
+        self.open.get(id).map(|open| open.1.opened())
     }
 
     /// Adds a session until the result is dropped, also if its actor panics.

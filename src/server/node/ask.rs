@@ -72,8 +72,8 @@ pub(in crate::server) async fn revoke_elsewhere(app: &App, service: &str, whose:
     (sockets, unanswered)
 }
 
-/// Returns what operators see of sessions that other nodes hold. Sends one request per node, and skips nodes that do not
-/// answer in time.
+/// Returns the model, the strategy and the compactions of sessions that other nodes hold. Sends one request per node, and
+/// skips nodes that do not answer in time.
 pub(in crate::server) async fn compactions_elsewhere(app: &App, heads: &[SessionHead]) -> BTreeMap<SessionId, Value> {
     let others = app.registry.keeper().map(|keeper| keeper.others()).unwrap_or_default();
     let asked = others.iter().filter_map(|row| {
@@ -97,8 +97,8 @@ pub(in crate::server) async fn compactions_here(State(app): State<Arc<App>>, req
         Err(refused) => return refused,
     };
     let told = sessions.into_iter().filter_map(|id| {
-        let open = app.registry.for_operators(&id)?;
-        Some((id, open))
+        let row = app.registry.open_row(&id)?;
+        Some((id, row))
     });
     Json(told.collect::<BTreeMap<_, _>>()).into_response()
 }
