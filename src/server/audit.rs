@@ -41,8 +41,28 @@ pub(crate) struct Audit {
     reads: Spaced,
     /// `None` without AUDIT_FILE.
     writer: Option<Writer>,
-    /// The users and addresses of requests over HTTP, and the dialects, since this time.
-    requests: Mutex<(Instant, BTreeSet<(String, IpAddr, &'static str)>)>,
+    requests: Mutex<Requests>,
+}
+
+/// The users whose requests over HTTP were recorded, with their addresses and dialects.
+#[derive(Debug)]
+struct Requests {
+    since: Instant,
+    known: BTreeSet<(String, IpAddr, &'static str)>,
+}
+
+impl Requests {
+    fn begin() -> Self {
+        Self { since: Instant::now(), known: BTreeSet::new() }
+    }
+
+    /// Adds a request; returns false if it is known.
+    fn add(&mut self, grant: &Grant, address: IpAddr, dialect: &'static str) -> bool {
+        if self.since.elapsed() > SIGN_IN_LASTS || self.known.len() >= SIGN_INS_MAX {
+            *self = Self::begin();
+        }
+        self.known.insert((grant.name().clone(), address, dialect))
+    }
 }
 
 /// An act that is traced: of an operator, of a service, or a deletion by a user.
@@ -70,7 +90,7 @@ impl Audit {
             refusals: Spaced::bursts(LINES_MAX),
             reads: Spaced::bursts(LINES_MAX),
             writer: file.map(Writer::start).transpose()?,
-            requests: Mutex::new((Instant::now(), BTreeSet::new())),
+            requests: Mutex::new(Requests::begin()),
         })
     }
 
@@ -125,13 +145,8 @@ impl Audit {
     /// Records that the credentials of a request over HTTP were accepted, once an hour for each user, address and
     /// dialect.
     pub(super) fn accepted_request(&self, address: Option<IpAddr>, on: &'static str, grant: &Grant) {
-        let is_new = address.is_none_or(|address| {
-            let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-            if requests.0.elapsed() > SIGN_IN_LASTS || requests.1.len() >= SIGN_INS_MAX {
-                *requests = (Instant::now(), BTreeSet::new());
-            }
-            requests.1.insert((grant.name().clone(), address, on))
-        });
+        let requests = || self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = address.is_none_or(|address| requests().add(grant, address, on));
         if is_new {
             self.accepted(address, on, grant);
         }

@@ -3,6 +3,8 @@
 
 mod anthropic;
 mod arguments;
+mod audit;
+mod backup;
 mod bad_input;
 mod branches;
 mod budget;

@@ -275,6 +275,8 @@ mod tests {
         })
     }
 
+    type Edit<'a> = &'a dyn Fn(&mut Vec<String>);
+
     #[test]
     fn a_chain_is_verified_to_its_head() {
         let lines = chain(5);
@@ -286,7 +288,7 @@ mod tests {
     #[test]
     fn what_was_done_to_a_line_is_said() {
         let lines = chain(6);
-        let edit = |edit: &dyn Fn(&mut Vec<String>)| {
+        let edit = |edit: Edit| {
             let mut lines = lines.clone();
             edit(&mut lines);
             check(&lines).unwrap_err()
@@ -295,7 +297,7 @@ mod tests {
             let line = Line { seq, what: "read".into(), previous: hash(text.as_bytes()), ..Line::default() };
             serde_json::to_string(&line).unwrap()
         };
-        let table: [(&dyn Fn(&mut Vec<String>), &str); 9] = [
+        let table: [(Edit, &str); 9] = [
             (&|lines| lines[2] = lines[2].replace("user 3", "user 9"), "line 3 (seq 3) was changed"),
             (
                 &|lines| lines[2] = lines[2].replace(r#""seq":3"#, r#""seq":8"#),

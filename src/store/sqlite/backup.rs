@@ -120,7 +120,7 @@ fn copy(path: &Path, partial: &Path, mut progress: impl FnMut(BackupProgress) ->
     }
     drop(copying);
     target.close().map_err(|(_, error)| error)?;
-    drop(readers);
+    drop((readers, written));
     vacuum(partial)?;
     // The lock of the copy.
     fs::remove_file(lock::path_of(partial)).map_err(io)

@@ -1,5 +1,6 @@
 //! Guarantees that only the SQLite store gives: its file, its lock and its columns.
 
+mod backup;
 mod damage;
 mod erasure;
 mod history;
