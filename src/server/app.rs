@@ -52,8 +52,8 @@ pub(crate) struct App {
     pub backups: Backups,
     pub metrics: crate::metrics::Handle,
     pub stopping: Stopping,
-    /// The web page, built when it is first requested.
-    pub page: OnceLock<web::Site>,
+    /// The chat page and the operator's page, each built when it is first requested.
+    pub pages: [OnceLock<web::Site>; 2],
     /// The number of the connection that was made last.
     pub origins: AtomicU64,
 }

@@ -242,6 +242,7 @@ pub(super) fn read(path: &str) -> Option<Read> {
     match steps.next() {
         Some("context") => Some(("context", session)),
         Some("tree") => Some(("tree", session)),
+        Some("requests") => Some(("requests", session)),
         _ => Some(("sessions", None)),
     }
 }
@@ -263,6 +264,7 @@ mod tests {
             ("/api/sessions", Some(("sessions", None))),
             ("/api/sessions/k7m2q9xw4hfatz8n/context", Some(("context", Some("k7m2q9xw4hfatz8n")))),
             ("/api/sessions/k7m2q9xw4hfatz8n/tree", Some(("tree", Some("k7m2q9xw4hfatz8n")))),
+            ("/api/sessions/k7m2q9xw4hfatz8n/requests", Some(("requests", Some("k7m2q9xw4hfatz8n")))),
             ("/api/sessions/%20what I said/tree", Some(("tree", None))),
             ("/healthz", None),
         ];

@@ -2,7 +2,7 @@
 //!
 //! No build tool is needed, because the page's own modules use only these forms, each on one line: `import { a, b as c
 //! } from "./x.js";`, `export { a } from "./x.js";`, and `export` before a `const`, `function` or `class`. Any other
-//! form at the start of a line is an error, which a test finds.
+//! form at the start of a line is an error, which a test finds. A module in a folder imports those above it by `"../x.js"`.
 //!
 //! `await import("./x.js")` loads a module lazily, when it is first needed. Such a module becomes a script of its own,
 //! with what it imports and the main script does not have. It gets the other modules from the main script.
@@ -100,18 +100,18 @@ impl Bundle<'_> {
         let mut body = String::new();
         let mut exports = Vec::new();
         for line in without_comments(text) {
-            let line = self.with_lazy(line);
+            let line = self.with_lazy(name, line);
             let line = line.as_ref();
             let fault = || format!("`{name}` has the line `{line}`");
             if let Some(rest) = line.strip_prefix("import ") {
-                let (names, from) = names_from(rest).ok_or_else(fault)?;
-                self.add(from)?;
+                let (names, from) = names_from(name, rest).ok_or_else(fault)?;
+                self.add(&from)?;
                 let names: Vec<String> = names.iter().map(|(outer, inner)| pair(outer, inner)).collect();
-                writeln!(body, "const {{{}}}={};", names.join(","), variable(from)).expect("a string takes all");
+                writeln!(body, "const {{{}}}={};", names.join(","), variable(&from)).expect("a string takes all");
             } else if let Some(rest) = line.strip_prefix("export ").filter(|rest| rest.starts_with('{')) {
-                let (names, from) = names_from(rest).ok_or_else(fault)?;
-                self.add(from)?;
-                exports.extend(names.iter().map(|(inner, outer)| format!("{outer}:{}.{inner}", variable(from))));
+                let (names, from) = names_from(name, rest).ok_or_else(fault)?;
+                self.add(&from)?;
+                exports.extend(names.iter().map(|(inner, outer)| format!("{outer}:{}.{inner}", variable(&from))));
             } else if let Some(rest) = line.strip_prefix("export ") {
                 exports.push(declared(rest).ok_or_else(fault)?.to_owned());
                 body.push_str(rest);
@@ -130,23 +130,33 @@ impl Bundle<'_> {
     }
 
     /// Replaces the expressions of a line that load a module lazily.
-    fn with_lazy<'line>(&mut self, line: &'line str) -> Cow<'line, str> {
+    fn with_lazy<'line>(&mut self, module: &str, line: &'line str) -> Cow<'line, str> {
         let mut line = Cow::Borrowed(line);
         while let Some((before, rest)) = line.split_once("await import(\"./") {
             let Some((name, after)) = rest.split_once("\")") else { break };
-            if !self.lazy.iter().any(|lazy| lazy == name) {
-                self.lazy.push(name.to_owned());
+            let name = beside(module, name);
+            line = format!("{before}await {}{after}", lazy_call(&name, "")).into();
+            if !self.lazy.contains(&name) {
+                self.lazy.push(name);
             }
-            line = format!("{before}await {}{after}", lazy_call(name, "")).into();
         }
         line
     }
 }
 
-/// Parses `{ a, b as c } from "./x.js";` into pairs of names and the module.
-fn names_from(text: &str) -> Option<(Vec<(String, String)>, &str)> {
-    let (names, from) = text.strip_prefix('{')?.split_once("} from ")?;
-    let from = from.strip_prefix("\"./")?.strip_suffix("\";")?;
+/// Returns the name of a file in a module's folder.
+fn beside(module: &str, file: &str) -> String {
+    module.rsplit_once('/').map_or_else(|| file.to_owned(), |(folder, _)| format!("{folder}/{file}"))
+}
+
+/// Parses `{ a, b as c } from "./x.js";` in a module into pairs of names and the other module.
+fn names_from(module: &str, text: &str) -> Option<(Vec<(String, String)>, String)> {
+    let (names, from) = text.strip_prefix('{')?.split_once("} from \"")?;
+    let from = from.strip_suffix("\";")?;
+    let from = match from.strip_prefix("../").filter(|_| module.contains('/')) {
+        Some(above) => above.to_owned(),
+        None => beside(module, from.strip_prefix("./")?),
+    };
     let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
     let pairs = names.map(|name| match name.split_once(" as ") {
         Some((outer, inner)) => (outer.to_owned(), inner.to_owned()),
@@ -169,7 +179,7 @@ fn declared(line: &str) -> Option<&str> {
 
 /// Returns the variable that holds a module's exports.
 fn variable(module: &str) -> String {
-    format!("${}", module.trim_end_matches(".js").replace('-', "_"))
+    format!("${}", module.trim_end_matches(".js").replace(['-', '/'], "_"))
 }
 
 /// Returns the lines that are not comments. Comments are on lines of their own, and no browser needs them.
@@ -237,6 +247,23 @@ return{};
 })();
 ";
         assert_eq!(scripts(&modules, "main.js"), Ok(Scripts { main: expected.to_owned(), lazy: Vec::new() }));
+    }
+
+    #[test]
+    fn a_module_in_a_folder_imports_from_above() {
+        let modules = [
+            (
+                "f/main.js",
+                "import { a } from \"../a.js\";\nimport { b } from \"./b.js\";\nb(a, await import(\"./c.js\"));",
+            ),
+            ("f/b.js", "export function b() {}"),
+            ("f/c.js", "import { a } from \"../a.js\";"),
+            ("a.js", "export const a = 1;"),
+        ];
+        let Scripts { main, lazy } = scripts(&modules, "f/main.js").unwrap();
+        assert!(main.contains("const {a}=$a;\nconst {b}=$f_b;\nb(a, await $load(\"./f/c.js\",{$a}));"), "{main}");
+        assert_eq!(lazy[0].0, "f/c.js");
+        assert!(scripts(&[("a.js", "import { b } from \"../b.js\";")], "a.js").is_err());
     }
 
     #[test]

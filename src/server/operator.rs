@@ -7,6 +7,7 @@ pub(super) mod context;
 pub(super) mod mcp;
 pub(super) mod minutes;
 pub(super) mod nodes;
+pub(super) mod requests;
 pub(super) mod routes;
 pub(super) mod usage;
 
@@ -141,7 +142,8 @@ pub(super) async fn sessions(
         })
         .collect();
     let open = app.registry.open_count();
-    let mut body = serde_json::json!({ "items": items, "openSessions": open });
+    let me = serde_json::json!({ "name": &*operator.name, "readsContent": operator.reads_content });
+    let mut body = serde_json::json!({ "items": items, "openSessions": open, "operator": me });
     if let Some(cursor) = page.next_cursor {
         body["nextCursor"] = cursor.into();
     }

@@ -1,6 +1,11 @@
 //! The routes, and the checks that every HTTP request passes first.
 
-use super::{answers::clip, app::App, granting, handshake, node, offered, operator, relay, web::Site};
+use super::{
+    answers::clip,
+    app::App,
+    granting, handshake, node, offered, operator, relay,
+    web::{CHAT, OPERATOR, Page, Site},
+};
 use axum::{
     Router,
     extract::{DefaultBodyLimit, Path, Request, State},
@@ -114,22 +119,38 @@ async fn root(state: State<Arc<App>>, request: Request) -> Response {
     if handshake::asks_for_socket(request.headers()) {
         return handshake::upgrade(state, request).await;
     }
-    site(&state).await.page(request.headers())
+    site(&state, &CHAT).await.page(request.headers())
 }
 
 async fn asset(State(app): State<Arc<App>>, Path(name): Path<String>, request: HeaderMap) -> Response {
-    site(&app).await.asset(&name, &request)
+    site(&app, &CHAT).await.asset(&name, &request)
 }
 
-/// Returns the page. Building it takes some milliseconds of CPU time, so it does not run on a worker thread.
-async fn site(app: &Arc<App>) -> &Site {
-    if app.page.get().is_none() {
+/// Handles a request for the operator's page. The page itself is public; what it shows is not.
+pub(super) async fn operators_page(State(app): State<Arc<App>>, request: HeaderMap) -> Response {
+    site(&app, &OPERATOR).await.page(&request)
+}
+
+/// Handles a request for an asset of the operator's page.
+pub(super) async fn operators_asset(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+    request: HeaderMap,
+) -> Response {
+    site(&app, &OPERATOR).await.asset(&name, &request)
+}
+
+/// Returns a page. Building it takes some milliseconds of CPU time, so it does not run on a worker thread.
+async fn site<'app>(app: &'app Arc<App>, page: &'static Page) -> &'app Site {
+    let slot = &app.pages[page.place];
+    if slot.get().is_none() {
         let app = app.clone();
         let build = move || {
             let deployment = app.registry.parts().deployment();
-            app.page.get_or_init(|| Site::new(&offered::module(&deployment.strategies, &deployment.options)));
+            let offered = offered::module(&deployment.strategies, &deployment.options);
+            app.pages[page.place].get_or_init(|| Site::new(page, &offered));
         };
         tokio::task::spawn_blocking(build).await.expect("the embedded files are joined as in the tests");
     }
-    app.page.get().expect("it was built just now")
+    slot.get().expect("it was built just now")
 }

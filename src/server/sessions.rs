@@ -101,7 +101,12 @@ pub(super) async fn newest(
 
 /// Returns the entry and its ancestors, oldest first. If one of them is damaged, it returns those that certainly
 /// precede it. These may be too few, but a page that continues from there works.
-async fn path_back(asker: &Asker<'_>, session: &SessionId, from: EntryId, count: u32) -> Result<Page, ErrorBody> {
+pub(super) async fn path_back(
+    asker: &Asker<'_>,
+    session: &SessionId,
+    from: EntryId,
+    count: u32,
+) -> Result<Page, ErrorBody> {
     let (mut limit, mut damaged) = (count + 1, Vec::new());
     let EntriesPage { mut records, cut } = loop {
         let query = EntryQuery::Path { from: from.clone(), limit };

@@ -1,6 +1,6 @@
-//! The web page, embedded in the binary. It loads nothing from other addresses.
+//! The web pages, embedded in the binary: the chat page and the operator's page. They load nothing from other addresses.
 //!
-//! Its many files are bundled when the page is first requested: a script, the scripts of rarely used parts that it
+//! The many files of a page are bundled when it is first requested: a script, the scripts of rarely used parts that it
 //! loads lazily, a style sheet, the script that runs before the page is drawn, and the icon.
 //!
 //! Invariants:
@@ -35,7 +35,7 @@ const HASH_BYTES: usize = 12;
 
 macro_rules! files {
     ($($name:literal)*) => {
-        /// Every file of the page except `index.html`, by name.
+        /// Every file of the pages except their `index.html`, by name.
         const FILES: &[(&str, &str)] = &[$(($name, include_str!(concat!("web/", $name))),)*];
     };
 }
@@ -47,28 +47,59 @@ files! {
     "difference.js" "dom.js" "drafts.js" "edit.js" "endings.js" "errors.js" "export-dialog.js" "export.js" "files.js"
     "follow.js" "found-words.js" "frames.js" "gauge.js" "highlight.js" "icon.svg" "layout.css" "lines.js" "long-text.js"
     "main.js" "markdown-blocks.js" "markdown-entities.js" "markdown-inline.js" "markdown.js" "menu.js" "message.js"
-    "model-dialog.js" "models.js" "moves.js" "notices.js" "offered-strategies.js" "open-session.js" "panels.css"
-    "patch.js" "pins-view.js" "presence-view.js" "presence.js" "print.css" "queue.js" "report.js" "request-view.js"
-    "request.css" "request.js" "row-tools.js" "search-dialog.js" "search.css" "searching.js" "sending.js" "sessions.js"
-    "settings-dialog.js" "snapshot.js" "strategies.js" "strategy-settings.js" "strategy-view.js" "stretch.js" "theme.js"
-    "timeline-dialog.js" "timeline.js" "toasts.js" "tokens.css" "tool-calls.js" "tools-dialog.js" "tools.css"
-    "transform.js" "tree-rows.js" "tree-source.js" "tree-view.js" "tree.css" "tree.js" "visible.js" "wire-log.js"
-    "wire-view.js"
+    "model-dialog.js" "models.js" "moves.js" "notices.js" "offered-strategies.js" "open-session.js" "operator/api.js"
+    "operator/format.js" "operator/levers.js" "operator/main.js" "operator/operator.css" "operator/parts.js"
+    "operator/plot.js" "operator/prometheus.js" "operator/series.js" "operator/servers-view.js"
+    "operator/session-list.js" "operator/session-store.js" "operator/session-view.js" "operator/sessions-view.js"
+    "operator/tree-shape.js" "operator/usage-view.js" "operator/users-view.js" "panels.css" "patch.js" "pins-view.js"
+    "presence-view.js" "presence.js" "print.css" "queue.js" "report.js" "request-view.js" "request.css" "request.js"
+    "row-tools.js" "search-dialog.js" "search.css" "searching.js" "sending.js" "sessions.js" "settings-dialog.js"
+    "snapshot.js" "strategies.js" "strategy-settings.js" "strategy-view.js" "stretch.js" "theme.js" "timeline-dialog.js"
+    "timeline.js" "toasts.js" "tokens.css" "tool-calls.js" "tools-dialog.js" "tools.css" "transform.js" "tree-rows.js"
+    "tree-source.js" "tree-view.js" "tree.css" "tree.js" "visible.js" "wire-log.js" "wire-view.js"
 }
 
-/// The style sheets, in the order in which they apply.
-const SHEETS: &[&str] = &[
-    "tokens.css",
-    "layout.css",
-    "chat.css",
-    "tools.css",
-    "panels.css",
-    "tree.css",
-    "context.css",
-    "request.css",
-    "search.css",
-    "print.css",
-];
+/// A page.
+pub(super) struct Page {
+    /// Its place in [`App::pages`](super::app::App::pages).
+    pub(super) place: usize,
+    html: &'static str,
+    /// The module that imports all others.
+    main: &'static str,
+    /// The folder of its assets in the markup.
+    assets: &'static str,
+    /// The style sheets, in the order in which they apply.
+    sheets: &'static [&'static str],
+}
+
+/// The chat page.
+pub(super) static CHAT: Page = Page {
+    place: 0,
+    html: include_str!("web/index.html"),
+    main: "main.js",
+    assets: "assets/",
+    sheets: &[
+        "tokens.css",
+        "layout.css",
+        "chat.css",
+        "tools.css",
+        "panels.css",
+        "tree.css",
+        "context.css",
+        "request.css",
+        "search.css",
+        "print.css",
+    ],
+};
+
+/// The operator's page.
+pub(super) static OPERATOR: Page = Page {
+    place: 1,
+    html: include_str!("web/operator/index.html"),
+    main: "operator/main.js",
+    assets: "operator/assets/",
+    sheets: &["tokens.css", "operator/operator.css"],
+};
 
 /// A file in the form in which it is served.
 struct Asset {
@@ -86,17 +117,18 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Builds the page with this list of strategies.
-    pub(super) fn new(offered: &str) -> Self {
+    /// Builds a page with this list of strategies.
+    pub(super) fn new(page: &Page, offered: &str) -> Self {
+        let Page { html, main, assets: folder, sheets, .. } = page;
         let modules: Vec<(&str, &str)> =
             FILES.iter().map(|&(name, text)| (name, if name == offered::FILE { offered } else { text })).collect();
-        let scripts = bundle::scripts(&modules, "main.js").expect("a test joins the same modules");
+        let scripts = bundle::scripts(&modules, main).expect("a test joins the same modules");
         let lazy = scripts.lazy.into_iter().map(|(name, text)| (Asset::hashed(&name, text.into_bytes()), name));
         let lazy: Vec<(Asset, String)> = lazy.collect();
         let script = lazy.iter().fold(scripts.main, |script, (asset, name)| {
             script.replace(&format!("$load(\"./{name}\""), &format!("$load(\"./{}\"", asset.name))
         });
-        let styles = bundle::styles(SHEETS.iter().map(|name| file(name)));
+        let styles = bundle::styles(sheets.iter().map(|name| file(name)));
         let mut assets = vec![
             Asset::hashed("main.js", script.into_bytes()),
             Asset::hashed("style.css", styles.into_bytes()),
@@ -105,18 +137,18 @@ impl Site {
         ];
         let [main, style, theme, icon] = &assets[..] else { unreachable!("there are four") };
         let mut page = String::new();
-        for line in include_str!("web/index.html").lines() {
+        for line in html.lines() {
             let is_sheet = line.trim_start().starts_with("<link rel=\"stylesheet\"");
             // The bundled sheet replaces all of them.
             if is_sheet && page.contains(&style.name) {
                 continue;
             }
-            let line = if is_sheet { line.replace(SHEETS[0], &style.name) } else { line.to_owned() };
+            let line = if is_sheet { line.replace(sheets[0], &style.name) } else { line.to_owned() };
             page.push_str(&line);
             page.push('\n');
         }
         for (plain, hashed) in [("main.js", main), ("theme.js", theme), ("icon.svg", icon)] {
-            page = page.replace(&format!("\"assets/{plain}\""), &format!("\"assets/{}\"", hashed.name));
+            page = page.replace(&format!("\"{folder}{plain}\""), &format!("\"{folder}{}\"", hashed.name));
         }
         assets.extend(lazy.into_iter().map(|(asset, _)| asset));
         Self { index: Asset::new("index.html".to_owned(), CACHE_PAGE, page.into_bytes()), assets }
@@ -144,6 +176,7 @@ fn file(name: &str) -> &'static str {
 impl Asset {
     /// Creates an asset with the hash of its content in its name.
     fn hashed(name: &str, plain: Vec<u8>) -> Self {
+        let name = name.rsplit('/').next().unwrap_or(name);
         let (stem, kind) = name.rsplit_once('.').expect("every name has a kind");
         Self::new(format!("{stem}-{}.{kind}", hash(&plain)), CACHE_ASSET, plain)
     }
@@ -220,17 +253,20 @@ mod tests {
     use crate::core::compaction::{factory::Strategies, strategies::truncate::Truncate, strategy::Options};
     use std::io::Read as _;
 
-    /// Files that are not bundled: the page itself, its README, and types for the compiler that checks the page.
-    const OTHERS: &[&str] = &["README.md", "index.html", "client.d.ts"];
+    /// Files that are not bundled: the pages themselves, their README, and types for the compiler that checks them.
+    const OTHERS: &[&str] = &["README.md", "index.html", "client.d.ts", "operator", "operator/index.html"];
 
     /// The first assets; the main script names the others.
     const NAMED_BY_PAGE: usize = 4;
 
     #[test]
     fn every_file_of_the_page_is_embedded() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/server/web");
-        let mut found: Vec<String> =
-            std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+        let names = |folder: &str| {
+            let path = format!("{}/src/server/web/{folder}", env!("CARGO_MANIFEST_DIR"));
+            let files = std::fs::read_dir(path).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+            files.map(|name| format!("{folder}{name}")).collect::<Vec<String>>()
+        };
+        let mut found = [names(""), names("operator/")].concat();
         found.retain(|name| !OTHERS.contains(&name.as_str()));
         found.sort();
         let embedded: Vec<&str> = FILES.iter().map(|(name, _)| *name).collect();
@@ -238,32 +274,39 @@ mod tests {
     }
 
     #[test]
-    fn the_page_names_every_asset_and_no_file() {
-        let site = Site::new(file(offered::FILE));
+    fn a_page_names_every_asset_and_no_file() {
+        let both: Vec<String> = [&CHAT, &OPERATOR].into_iter().map(names_every_asset).collect();
+        let sheets = FILES.iter().filter(|(name, _)| name.ends_with(".css")).map(|(name, _)| *name);
+        for name in sheets {
+            assert!(CHAT.sheets.contains(&name) || OPERATOR.sheets.contains(&name), "{name} is on no page");
+        }
+        for (name, _) in FILES.iter().filter(|(name, _)| name.ends_with(".js") && *name != "theme.js") {
+            let variable = format!("const ${}=", name.trim_end_matches(".js").replace(['-', '/'], "_"));
+            assert!(both.iter().any(|scripts| scripts.contains(&variable)), "{name} is imported by nothing");
+        }
+    }
+
+    /// Checks the names in a page, and returns its scripts.
+    fn names_every_asset(about: &Page) -> String {
+        let site = Site::new(about, file(offered::FILE));
         let page = std::str::from_utf8(&site.index.plain).unwrap();
         let script = std::str::from_utf8(&site.assets[0].plain).unwrap();
         for (index, asset) in site.assets.iter().enumerate() {
-            let (text, folder) = if index < NAMED_BY_PAGE { (page, "assets") } else { (script, ".") };
-            assert!(text.contains(&format!("\"{folder}/{}\"", asset.name)), "{}", asset.name);
+            let (text, folder) = if index < NAMED_BY_PAGE { (page, about.assets) } else { (script, "./") };
+            assert!(text.contains(&format!("\"{folder}{}\"", asset.name)), "{}", asset.name);
         }
-        let named: Vec<&str> = page.match_indices("\"assets/").map(|(at, _)| &page[at + 8..]).collect();
+        let named: Vec<&str> = page.split(&format!("\"{}", about.assets)).skip(1).collect();
         assert!(named.iter().all(|rest| site.assets.iter().any(|asset| rest.starts_with(&asset.name))), "{page}");
-        let sheets: Vec<&str> = FILES.iter().map(|(name, _)| *name).filter(|name| name.ends_with(".css")).collect();
-        assert_eq!(sheets.len(), SHEETS.len());
         let scripts = site.assets.iter().filter(|asset| asset.name.ends_with(".js"));
-        let scripts: Vec<&str> = scripts.map(|asset| std::str::from_utf8(&asset.plain).unwrap()).collect();
-        for (name, _) in FILES.iter().filter(|(name, _)| name.ends_with(".js") && *name != "theme.js") {
-            let variable = format!("const ${}=", name.trim_end_matches(".js").replace('-', "_"));
-            assert!(scripts.iter().any(|script| script.contains(&variable)), "{name} is imported by nothing");
-        }
+        scripts.map(|asset| std::str::from_utf8(&asset.plain).unwrap()).collect()
     }
 
     #[test]
     fn the_script_lists_the_strategies_of_this_server() {
         let own = Strategies::default().with("own_one", &[], |options| Box::new(Truncate::new(options))).unwrap();
         let defaults = Options { keep_turns: 4_321, ..Options::default() };
-        let plain = Site::new(file(offered::FILE));
-        let site = Site::new(&offered::module(&own, &defaults));
+        let plain = Site::new(&CHAT, file(offered::FILE));
+        let site = Site::new(&CHAT, &offered::module(&own, &defaults));
         let script = std::str::from_utf8(&site.assets[0].plain).unwrap();
         assert!(script.contains("\"name\": \"own_one\"") && script.contains("\"keepTurns\": 4321"), "{script}");
         assert_ne!(site.assets[0].name, plain.assets[0].name);

@@ -36,7 +36,7 @@ use anyhow::Context as _;
 use secrecy::{ExposeSecret as _, SecretString};
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicU64},
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
     time::Duration,
 };
 use tokio::net::TcpListener;
@@ -269,7 +269,7 @@ pub async fn start_with_extensions(
             installed
         },
         stopping: Stopping::default(),
-        page: OnceLock::new(),
+        pages: Default::default(),
         origins: AtomicU64::new(0),
     });
     if let Some(keeper) = &cluster {

@@ -1,11 +1,12 @@
 //! The operator's routes, and the check that everyone who uses them is an operator.
 
-use super::{backup, budgets, context, mcp, metrics, minutes, nodes, session_tree, sessions, usage};
+use super::{backup, budgets, context, mcp, metrics, minutes, nodes, requests, session_tree, sessions, usage};
 use crate::server::{
     answers::problem,
     app::App,
     audit,
     auth::{Refusal, bearer},
+    routes::{operators_asset, operators_page},
 };
 use axum::{
     Router,
@@ -24,6 +25,7 @@ pub(in crate::server) fn routes(app: Arc<App>) -> Router<Arc<App>> {
         .route("/api/sessions", get(sessions))
         .route("/api/sessions/{id}/context", get(context::session_context))
         .route("/api/sessions/{id}/tree", get(session_tree))
+        .route("/api/sessions/{id}/requests", get(requests::requests))
         .route("/api/nodes", get(nodes::nodes))
         .route("/api/usage", get(usage::usage))
         .route("/api/budgets", get(budgets::budgets))
@@ -32,6 +34,8 @@ pub(in crate::server) fn routes(app: Arc<App>) -> Router<Arc<App>> {
         .route("/api/mcp", get(mcp::mcp))
         // Routes that are added below this line need no credentials.
         .route_layer(middleware::from_fn_with_state(app, identify))
+        .route("/operator", get(operators_page))
+        .route("/operator/assets/{*name}", get(operators_asset))
 }
 
 /// Identifies the operator, and logs what they read.

@@ -1,0 +1,102 @@
+/**
+ * Requests to the operator endpoints.
+ *
+ * Invariant: the token is in this object only. It is never in storage, in an address or in the page, so a reload
+ * forgets it.
+ */
+
+/** Hexadecimal digits of an `Idempotency-Key`. */
+const KEY_DIGITS = 32;
+
+/** An answer other than success. */
+export class Refused extends Error {
+  /**
+   * @param {number} status
+   * @param {{ code?: string, message?: string }} body
+   */
+  constructor(status, { code = "", message = "" }) {
+    super(message || `the server answered with status ${status}`);
+    this.status = status;
+    this.code = code;
+  }
+
+  /** True if the server does not have this endpoint or parameter: it is older than the page, or not set up for it. */
+  get isMissing() {
+    return this.status === 404 || this.status === 405 || (this.status === 400 && /unknown field/.test(this.message));
+  }
+}
+
+export class Api {
+  /** @param {() => void} onSignedOut is called if the server does not accept the token */
+  constructor(onSignedOut) {
+    this.onSignedOut = onSignedOut;
+    /** @type {string | null} */
+    this.token = null;
+  }
+
+  /**
+   * Reads an endpoint. Undefined parameters are left out.
+   * @param {string} path
+   * @param {Record<string, string | number | undefined>} [parameters]
+   * @returns {Promise<any>} parsed JSON, or the text of an answer in another format
+   */
+  get(path, parameters = {}) {
+    const given = Object.entries(parameters).filter(([, value]) => value !== undefined);
+    const query = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
+    return this.#send(query ? `${path}?${query}` : path, {});
+  }
+
+  /**
+   * Pulls a lever. The same key makes a repetition harmless.
+   * @param {"POST" | "DELETE"} method
+   * @param {string} path
+   * @param {object | undefined} body
+   * @param {string} key
+   */
+  act(method, path, body, key) {
+    const headers = { "idempotency-key": key, ...(body ? { "content-type": "application/json" } : {}) };
+    return this.#send(path, { method, headers, body: body && JSON.stringify(body) });
+  }
+
+  /**
+   * Reads all pages of an endpoint, up to a number of them.
+   * @param {string} path
+   * @param {Record<string, string | number | undefined>} parameters
+   * @param {number} pagesMax
+   * @returns {Promise<{ items: any[], isCut: boolean }>}
+   */
+  async all(path, parameters, pagesMax) {
+    /** @type {any[]} */
+    const items = [];
+    let cursor;
+    for (let page = 0; page < pagesMax; page += 1) {
+      const answer = await this.get(path, { ...parameters, limit: 1000, cursor });
+      items.push(...answer.items);
+      cursor = answer.nextCursor;
+      if (cursor === undefined) return { items, isCut: false };
+    }
+    return { items, isCut: true };
+  }
+
+  /**
+   * @param {string} path
+   * @param {RequestInit} options
+   */
+  async #send(path, { headers, ...options }) {
+    const asked = this.token;
+    const sent = { accept: "application/json", ...headers, ...(asked === null ? {} : { authorization: `Bearer ${asked}` }) };
+    const response = await fetch(path, { ...options, headers: sent, cache: "no-store", credentials: "omit" });
+    const isJson = response.headers.get("content-type")?.includes("json");
+    const body = isJson ? await response.json() : await response.text();
+    if (response.ok) return body;
+    // A token that was replaced in the meantime says nothing about the new one.
+    if (response.status === 401 && asked === this.token) this.onSignedOut();
+    throw new Refused(response.status, isJson ? body : { message: String(body).trim().slice(0, 300) });
+  }
+}
+
+/** Returns a new `Idempotency-Key`. */
+export function newKey() {
+  const bytes = crypto.getRandomValues(new Uint8Array(KEY_DIGITS / 2));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}

@@ -1,0 +1,228 @@
+/**
+ * One session: what fills its context, its requests and their receipts, its compactions, the shape of its tree, and the
+ * levers.
+ *
+ * @typedef {import("reseed-protocol").ContextInfo} ContextInfo
+ * @typedef {import("../timeline.js").Request} Request
+ * @typedef {import("../compaction.js").CompactionEntry} CompactionEntry
+ */
+
+import { breakText, dollars, verdictText } from "../cache.js";
+import { chart } from "../chart.js";
+import { ago, clock, el, number, span, styled } from "../dom.js";
+import { breakerText, changeText, failedText, rungText } from "../report.js";
+import { timelineOf } from "../timeline.js";
+import { money, outcomeText, stateText, when } from "./format.js";
+import { attempt, card, factsList, leverButtons, put, said, table } from "./parts.js";
+import { branchesOf, drawShape } from "./tree-shape.js";
+
+/** Entries that are looked at for requests, per page. */
+const ENTRIES_LIMIT = 500;
+
+/** @type {[keyof ContextInfo["breakdown"], string][]} */
+const KINDS = [
+  ["system", "System prompt"], ["tools", "Tool definitions"], ["summary", "Summary"], ["user", "User’s messages"], ["assistant", "Answers"],
+  ["reasoning", "Reasoning"], ["toolResults", "Tool results"], ["images", "Pictures"], ["uncached", "Of this request only"],
+];
+
+/** @type {Record<string, string>} */
+const TRIGGERS = { manual: "asked for", threshold: "the window was nearly full", overflow: "the provider refused the request as too large", strategy: "chosen by the strategy" };
+
+/** @param {string} id */
+function leversOf(id) {
+  const path = `api/sessions/${encodeURIComponent(id)}`;
+  /** @type {(import("./levers.js").Lever & { label: string })[]} */
+  const levers = [
+    { label: "Compact…", title: "Compact this session?", says: "Older messages are summarised now, also if a circuit breaker is open. The summary is a request to the model, which costs money. Nothing is deleted, and it can be undone.", action: "Compact", method: "POST", path: `${path}/compact`, field: { label: "What should the summary focus on? (optional)", name: "instructions" } },
+    { label: "Preview…", title: "Preview a compaction?", says: "The summary is made, which costs money, and shown. The session stays as it is.", action: "Preview", method: "POST", path: `${path}/preview` },
+    { label: "Undo…", title: "Undo the last compaction?", says: "The model sees again what was summarised. Automatic compaction waits until the context has grown.", action: "Undo", method: "POST", path: `${path}/undo` },
+    { label: "Cancel…", title: "Cancel what is running?", says: "The answer or the compaction that is running stops. What was written of the answer stays.", action: "Cancel it", method: "POST", path: `${path}/cancel` },
+    { label: "Close…", title: "Close this session?", says: "Its clients get session_closed, and it leaves memory. A running answer is interrupted. Nothing is deleted: clients may open it again.", action: "Close it", method: "POST", path: `${path}/close` },
+    { label: "Delete…", title: "Delete this session?", says: "The session and everything in it is deleted. This cannot be undone. What its requests cost stays in the account.", action: "Delete for good", method: "DELETE", path, isDanger: true, field: { label: `Type “${id.slice(0, 4)}”, the beginning of its id, to confirm`, name: "confirm", must: id.slice(0, 4) } },
+  ];
+  return levers;
+}
+
+export class SessionView {
+  /**
+   * @param {import("./main.js").App} app
+   * @param {string} id
+   */
+  constructor(app, id) {
+    this.app = app;
+    this.id = id;
+    this.path = `api/sessions/${encodeURIComponent(id)}`;
+    /** The state of the session that was read last. */
+    this.read = "";
+    /** @type {any[]} requests and compactions, oldest first */
+    this.entries = [];
+    this.oldest = "";
+    this.title = el("h1", {}, id.slice(0, 12));
+    this.facts = el("div", {});
+    this.text = el("button", { type: "button", class: "button small", onclick: () => void this.showText() }, "Show the next request");
+    this.context = card("Context window");
+    this.requests = card("Requests");
+    this.compactions = card("Compactions");
+    this.tree = card("Tree");
+    this.node = el("section", { class: "view", "aria-label": "Session" },
+      el("p", { class: "back" }, el("a", { href: "#sessions" }, "← Sessions")),
+      el("div", { class: "view-head" }, this.title, leverButtons(app, leversOf(id), (lever) => {
+        if (lever.method === "DELETE") location.hash = "#sessions";
+        else this.read = "";
+      })),
+      this.facts,
+      el("div", { class: "cards" }, this.context.node, this.requests.node, this.compactions.node, this.tree.node));
+  }
+
+  update() {
+    const item = this.app.store.items.get(this.id);
+    if (item) this.head(item);
+    const read = item ? JSON.stringify([item.updatedAt, item.state, item.open, item.compaction]) : "unlisted";
+    if (read === this.read) return;
+    this.read = read;
+    void this.load();
+  }
+
+  /** @param {import("./session-store.js").Item} item */
+  head(item) {
+    this.title.textContent = item.name || this.id.slice(0, 12);
+    const last = item.compaction?.last;
+    put(this.facts, factsList([
+      ["Id", this.id], ["User", item.owner ? el("a", { href: `#user=${encodeURIComponent(item.owner)}` }, item.owner) : "(nobody)"], ["State", stateText(item)],
+      ["Model", item.model], ["Strategy", item.strategy], ["Node", item.node], ["Entries", number(item.entries)],
+      ["Cost", item.costNanoUsd === undefined ? "unknown" : money(item.costNanoUsd)],
+      ["Last compaction", last && `${outcomeText(last)}, ${ago(last.at, Date.now())}`],
+      ["Created", when(item.createdAt)], ["Changed", when(item.updatedAt)],
+    ]));
+  }
+
+  async load() {
+    await Promise.all([
+      attempt(this.context.body, async () => this.showContext(await this.app.api.get(`${this.path}/context`))),
+      attempt(this.requests.body, async () => {
+        const page = await this.app.api.get(`${this.path}/requests`, { limit: ENTRIES_LIMIT });
+        this.entries = page.items;
+        this.oldest = page.more ? page.oldest : "";
+        this.showRequests();
+      }),
+      attempt(this.tree.body, async () => this.showTree(await this.app.api.get(`${this.path}/tree`))),
+    ]);
+  }
+
+  /** @param {ContextInfo} info */
+  showContext(info) {
+    const { breakdown, tokenCount, maxTokens, compactAtTokens, prepareAtTokens, breaker } = info;
+    const whole = Math.max(maxTokens, tokenCount, 1);
+    const share = (/** @type {number} */ tokens) => `${((tokens / whole) * 100).toFixed(1)}%`;
+    const present = KINDS.filter(([kind]) => breakdown[kind] > 0);
+    const stack = el("div", { class: "stack", "aria-hidden": "true" },
+      present.map(([kind]) => styled(el("span"), { "--kind": `var(--kind-${kind})`, "--share": share(breakdown[kind]) })),
+      compactAtTokens !== undefined && styled(el("i", { class: "limit" }), { "--at": share(compactAtTokens) }));
+    const row = (/** @type {string} */ name, /** @type {number} */ tokens, /** @type {string} */ kind = "") => el("tr", {},
+      el("th", { scope: "row" }, kind !== "" && styled(el("span", { class: "swatch", "aria-hidden": "true" }), { "--kind": `var(--kind-${kind})` }), name), el("td", {}, number(tokens)), el("td", {}, share(tokens).replace("%", " %")));
+    put(this.context.body,
+      el("p", { class: "sum" }, `${number(tokenCount)} of ${number(maxTokens)} tokens`),
+      breaker && el("p", { class: "said wrong" }, breakerText(breaker, clock)), stack,
+      table("Tokens by kind", ["Kind", "Tokens", "Share"], present.map(([kind, name]) => row(name, breakdown[kind], kind)), row("Next request", tokenCount)),
+      factsList([
+        ["Compacts by itself above", compactAtTokens === undefined ? "never" : `${number(compactAtTokens)} tokens`],
+        ["Prepared in the background above", prepareAtTokens === undefined ? null : `${number(prepareAtTokens)} tokens`],
+        ["Kept free for the answer", number(info.reservedTokens)], ["From the provider’s cache", info.cachedTokens > 0 ? number(info.cachedTokens) : null],
+        ["Strategy", info.strategy], ["Messages", number(info.transcriptLength)],
+      ]),
+      el("div", { class: "levers" }, this.text), said(this.app.lacks("content")));
+    this.text.disabled = this.app.lacks("content") !== "";
+  }
+
+  /** Shows the next request as text, to operators who may read it. */
+  async showText() {
+    await attempt(this.context.body, async () => {
+      const text = await this.app.api.get(`${this.path}/context`, { format: "markdown" });
+      this.context.body.append(el("pre", { class: "text", tabindex: 0, "aria-label": "The next request" }, text));
+      this.text.disabled = true;
+    });
+  }
+
+  showRequests() {
+    const { requests, compactions } = timelineOf(this.entries);
+    const older = this.oldest !== "" && el("button", { type: "button", class: "button small", onclick: () => void this.showOlder() }, "Load older ones");
+    put(this.compactions.body, compactions.length === 0 ? said("None on this branch.") : el("ol", { class: "steps" }, compactions.toReversed().map(({ entry }) => stepOf(entry))));
+    if (requests.length === 0) return put(this.requests.body, said("No request of this branch has reported its tokens yet."), older);
+    const max = requests.reduce((most, { sent }) => Math.max(most, sent), 1);
+    const drawing = chart({
+      label: `Tokens of ${number(requests.length)} requests, up to ${number(max)}, with ${compactions.length} compactions.`, max,
+      areas: [
+        { kind: "cached", values: requests.map(({ cached }) => cached) }, { kind: "shared", values: requests.map(({ shared }) => shared) },
+        { kind: "fresh", values: requests.map(({ sent, cached, shared }) => sent - cached - shared) },
+      ],
+      marks: compactions.map(({ at }) => ({ kind: "compaction", at })),
+    });
+    const slider = el("input", { type: "range", min: 0, max: requests.length - 1, step: 1, "aria-label": "Request" });
+    const receipt = el("div", {});
+    const choose = (/** @type {number} */ at) => {
+      slider.value = String(at);
+      slider.setAttribute("aria-valuetext", `Request ${at + 1} of ${requests.length}`);
+      drawing.select(at);
+      receipt.replaceChildren(factsList(receiptOf(requests[at], at, requests.length)));
+    };
+    slider.addEventListener("input", () => choose(Number(slider.value)));
+    drawing.node.addEventListener("pointerdown", ({ clientX }) => {
+      const { left, width } = drawing.node.getBoundingClientRect();
+      choose(drawing.at((clientX - left) / Math.max(1, width)));
+    });
+    choose(requests.length - 1);
+    const names = [["cached", "from the provider’s cache"], ["shared", "sent before, not from the cache"], ["fresh", "new"]];
+    put(this.requests.body,
+      el("div", { class: "canvas bare" }, drawing.node), slider,
+      el("ul", { class: "legend" }, names.map(([kind, name]) => el("li", {}, el("span", { class: `swatch ${kind}`, "aria-hidden": "true" }), name))),
+      receipt, older);
+  }
+
+  async showOlder() {
+    const page = await this.app.api.get(`${this.path}/requests`, { limit: ENTRIES_LIMIT, before: this.oldest });
+    this.entries = [...page.items, ...this.entries];
+    this.oldest = page.more ? page.oldest : "";
+    this.showRequests();
+  }
+
+  /** @param {import("reseed-protocol").Tree} tree */
+  showTree({ nodes, leafId, more }) {
+    if (nodes.length === 0) return put(this.tree.body, said("It has no entries yet."));
+    const shape = branchesOf(nodes, leafId);
+    /** @type {Record<string, number>} */
+    const types = {};
+    for (const { type } of nodes) types[type] = (types[type] ?? 0) + 1;
+    const text = `${number(nodes.length)}${more ? "+" : ""} entries, ${number(shape.branches.length)} ${shape.branches.length === 1 ? "branch" : "branches"}, ${number(shape.depth)} deep`;
+    put(this.tree.body,
+      el("p", { class: "sum" }, text), drawShape(shape, `${text}. The session continues on the first line.`),
+      factsList(Object.entries(types).sort(([, one], [, other]) => other - one).map(([type, times]) => [type.replace(/[:_]/g, " "), number(times)])));
+  }
+}
+
+/**
+ * Returns what is known about a request.
+ * @param {Request} request
+ * @param {number} at
+ * @param {number} of
+ * @returns {[string, string | null][]}
+ */
+function receiptOf({ answer, sent, cached, shared }, at, of) {
+  const { usage, receipt, model, timestamp } = answer;
+  const hooks = receipt?.hooks?.map(({ hook, point, outcome, durationMs }) => `${hook} at ${point}: ${outcome}, ${span(durationMs)}`) ?? [];
+  return [
+    ["Request", `${number(at + 1)} of ${number(of)}, ${when(timestamp)}`], ["Model", model ?? null],
+    ["Sent", `${usage?.source === "estimated" ? "about " : ""}${number(sent)} tokens`], ["From the provider’s cache", `${number(cached)} (${Math.round((cached / Math.max(1, sent)) * 100)} %)`],
+    ["Sent before, not from the cache", shared > 0 ? number(shared) : null], ["Answer", usage ? `${number(usage.outputTokens)} tokens` : null],
+    ["Cost", usage?.costNanoUsd === undefined ? null : dollars(usage.costNanoUsd)],
+    ["Differs from the one before", receipt?.broke ? breakText(receipt.broke) : receipt ? "It begins with the whole request before it." : null],
+    ["Provider’s verdict", receipt?.provider ? verdictText(receipt.provider) : null], ["Adapted", receipt?.adapted?.join(", ") ?? null], ["Hooks", hooks.join("; ") || null],
+  ];
+}
+
+/** @param {CompactionEntry} entry */
+function stepOf({ timestamp, tokensBefore, tokensAfter, trigger, durationMs, rung, failedRungs = [], hook, summaryUsage, leftOut }) {
+  const after = tokensAfter === undefined ? "" : ` → ${number(tokensAfter)} tokens${changeText(tokensBefore, tokensAfter)}`;
+  const steps = [...failedRungs.map((failed) => el("li", { class: "bad" }, `Failed: ${failedText(failed)}`)), rung && el("li", { class: "good" }, `Used: ${rungText(rung)}${hook ? ` (${hook})` : ""}`)];
+  const facts = [trigger && `Why: ${TRIGGERS[trigger] ?? trigger}`, durationMs !== undefined && `took ${span(durationMs)}`, summaryUsage?.costNanoUsd !== undefined && `cost ${dollars(summaryUsage.costNanoUsd)}`, leftOut && `${number(leftOut)} characters were left out`];
+  return el("li", {}, el("p", {}, el("b", {}, `${number(tokensBefore)}${after}`), ` · ${when(timestamp)}`), el("p", { class: "hint" }, facts.filter(Boolean).join(" · ")), el("ul", {}, steps));
+}

@@ -1,0 +1,181 @@
+/** What requests cost, and how well the server did, over time. All numbers come from the server's own tables. */
+
+import { el, number } from "../dom.js";
+import { Refused } from "./api.js";
+import { count, money } from "./format.js";
+import { put, reasonOf, tiles } from "./parts.js";
+import { Plot } from "./plot.js";
+import { RANGES, binsOf, grouped, largest, summed, total } from "./series.js";
+
+/** Series in a plot; the others are added up. */
+const SERIES_MAX = 5;
+/** Pages of sums that are read: by user, and by period and model. */
+const PAGES_MAX = 10;
+/** Milliseconds between two readings. */
+const READ_MS = 20_000;
+
+/** @type {keyof typeof RANGES} kept while another view is shown */
+let range = "hour";
+
+/**
+ * @typedef {{ from: string, inputTokens: number, cachedTokens: number, cacheWriteTokens: number, outputTokens: number, reasoningTokens: number, costNanoUsd: number, estimatedCostNanoUsd: number, requests: number, model?: string, user?: string }} Sum
+ * @typedef {{ minute: string, waiting?: number, compactions?: Record<string, number>, failures?: Record<string, number> }} Minute
+ */
+
+/** @param {Sum} sum */
+export const costOf = ({ costNanoUsd, estimatedCostNanoUsd }) => costNanoUsd + estimatedCostNanoUsd;
+
+export class UsageView {
+  /** @param {import("./main.js").App} app */
+  constructor(app) {
+    this.app = app;
+    this.readAt = -Infinity;
+    this.reading = 0;
+    this.facts = el("dl", { class: "tiles" });
+    this.said = el("p", { class: "said", role: "status" });
+    const percent = (/** @type {number} */ value) => `${Math.round(value)} %`;
+    const mean = () => null;
+    const largestOf = (/** @type {readonly number[]} */ values) => Math.max(0, ...values);
+    this.plots = {
+      tokens: new Plot({ title: "Tokens", what: "Tokens that models read and wrote, by class.", format: count }),
+      models: new Plot({ title: "Cost by model", what: "Dollars, as far as prices are known.", format: money }),
+      users: new Plot({ title: "Cost by user", what: "Dollars, of the users who cost most.", format: money }),
+      cache: new Plot({ title: "Cache share", what: "Share of the input that came from the providers’ caches.", format: percent, max: 100, sum: mean }),
+      compactions: new Plot({ title: "Compactions", what: "Compactions that ended, by outcome.", format: count }),
+      waiting: new Plot({ title: "Waiting", what: "Most requests that waited for a permit at a time.", format: count, sum: largestOf }),
+      failures: new Plot({ title: "Failures", what: "What failed, by kind.", format: count }),
+    };
+    this.ranges = Object.entries(RANGES).map(([name, { title }]) => el("button", { type: "button", class: "button small", "data-range": name, onclick: () => this.choose(name) }, title));
+    this.node = el("section", { class: "view", "aria-label": "Usage" },
+      el("div", { class: "view-head" }, el("h1", {}, "Usage"), el("div", { class: "choices", role: "group", "aria-label": "Time" }, this.ranges)),
+      this.facts, this.said, el("div", { class: "plots" }, Object.values(this.plots).map(({ node }) => node)));
+  }
+
+  /** @param {string} name */
+  choose(name) {
+    range = name;
+    this.readAt = -Infinity;
+    this.update();
+  }
+
+  update() {
+    for (const button of this.ranges) button.setAttribute("aria-pressed", String(button.dataset.range === range));
+    if (performance.now() - this.readAt < READ_MS) return;
+    this.readAt = performance.now();
+    void this.read();
+  }
+
+  async read() {
+    const reading = ++this.reading;
+    const { step } = RANGES[range];
+    const bins = binsOf(RANGES[range], Date.now());
+    const from = new Date(bins.from).toISOString();
+    const isStale = () => reading !== this.reading;
+    const usage = async () => {
+      const { items } = await this.app.api.all("api/usage", { by: "total", step, from }, PAGES_MAX);
+      if (isStale()) return;
+      this.showTotal(items);
+      this.plotTotal(bins, items);
+      const models = await this.app.api.all("api/usage", { by: "model", step, from }, PAGES_MAX);
+      if (isStale()) return;
+      this.plots.models.draw(bins, grouped(bins, models.items, ({ model }) => model || "unknown", timeOf, costOf, SERIES_MAX));
+      const users = await this.usersOf(bins, from, step, items);
+      if (!isStale()) this.plots.users.draw(bins, users);
+    };
+    const minutes = async () => {
+      const { items } = await this.app.api.all("api/minutes", { from }, PAGES_MAX);
+      if (!isStale()) this.plotMinutes(bins, items);
+    };
+    const { tokens, models, users, cache, compactions, waiting, failures } = this.plots;
+    await Promise.all([this.attempt(usage, [tokens, models, users, cache]), this.attempt(minutes, [compactions, waiting, failures])]);
+  }
+
+  /**
+   * Reads, and says in the plots if the server has no answer.
+   * @param {() => Promise<void>} read
+   * @param {Plot[]} plots
+   */
+  async attempt(read, plots) {
+    try {
+      await read();
+      this.said.textContent = "";
+    } catch (error) {
+      if (error instanceof Refused && error.isMissing) plots.forEach((plot) => plot.none("This server does not say."));
+      else this.said.textContent = `${reasonOf(error)} What is shown is older.`;
+    }
+  }
+
+  /** @param {Sum[]} items */
+  showTotal(items) {
+    const of = (/** @type {(sum: Sum) => number} */ value) => items.reduce((sum, item) => sum + value(item), 0);
+    const [input, cached] = [of((sum) => sum.inputTokens), of((sum) => sum.cachedTokens)];
+    put(this.facts, tiles([
+      ["Cost", money(of(costOf))], ["Requests", number(of((sum) => sum.requests))], ["Tokens in", number(input)],
+      ["Tokens out", number(of((sum) => sum.outputTokens))], ["From caches", input > 0 ? `${Math.round((cached / input) * 100)} %` : "–"],
+    ]));
+  }
+
+  /**
+   * @param {import("./series.js").Bins} bins
+   * @param {Sum[]} items
+   */
+  plotTotal(bins, items) {
+    const of = (/** @type {(sum: Sum) => number} */ value) => summed(bins, items, timeOf, value);
+    const [input, cached] = [of((sum) => sum.inputTokens), of((sum) => sum.cachedTokens)];
+    this.plots.tokens.draw(bins, [
+      { name: "from a cache", values: cached },
+      { name: "written to a cache", values: of((sum) => sum.cacheWriteTokens) },
+      { name: "other input", values: of((sum) => Math.max(0, sum.inputTokens - sum.cachedTokens - sum.cacheWriteTokens)) },
+      { name: "reasoning", values: of((sum) => sum.reasoningTokens) },
+      { name: "other output", values: of((sum) => Math.max(0, sum.outputTokens - sum.reasoningTokens)) },
+    ]);
+    this.plots.cache.draw(bins, [{ name: "from a cache", values: input.map((sent, at) => (sent > 0 ? (cached[at] / sent) * 100 : 0)) }]);
+  }
+
+  /**
+   * Returns the cost of the users who cost most, each by its own request, and of all others.
+   * @param {import("./series.js").Bins} bins
+   * @param {string} from
+   * @param {string} step
+   * @param {Sum[]} all
+   */
+  async usersOf(bins, from, step, all) {
+    const { items } = await this.app.api.all("api/usage", { by: "user", from }, PAGES_MAX);
+    const paying = items.filter((/** @type {Sum} */ sum) => costOf(sum) > 0).sort((one, other) => costOf(other) - costOf(one));
+    const top = paying.slice(0, SERIES_MAX).map(({ user }) => user);
+    const series = await Promise.all(top.map(async (user) => {
+      const sums = await this.app.api.all("api/usage", { by: "total", step, from, owner: user }, PAGES_MAX);
+      return { name: user || "(nobody)", values: summed(bins, sums.items, timeOf, costOf) };
+    }));
+    const rest = summed(bins, all, timeOf, costOf).map((sum, at) => Math.max(0, series.reduce((left, { values }) => left - values[at], sum)));
+    if (paying.length > top.length && total(rest) > 0) series.push({ name: `${paying.length - top.length} more`, values: rest });
+    return series;
+  }
+
+  /**
+   * @param {import("./series.js").Bins} bins
+   * @param {Minute[]} items
+   */
+  plotMinutes(bins, items) {
+    const time = (/** @type {Minute} */ { minute }) => minute;
+    const named = (/** @type {"compactions" | "failures"} */ field) => {
+      const names = new Set(items.flatMap((item) => Object.keys(item[field] ?? {})));
+      return largest([...names].map((name) => ({ name: name.replaceAll("_", " "), values: summed(bins, items, time, (item) => item[field]?.[name] ?? 0) })), SERIES_MAX);
+    };
+    this.plots.compactions.draw(bins, named("compactions"));
+    this.plots.failures.draw(bins, named("failures"));
+    // The servers of a cluster are added up within a minute; a longer period shows its worst minute.
+    /** @type {Map<string, number>} */
+    const waiting = new Map();
+    for (const { minute, waiting: now = 0 } of items) waiting.set(minute, (waiting.get(minute) ?? 0) + now);
+    const most = new Array(bins.count).fill(0);
+    for (const [minute, requests] of waiting) {
+      const at = Math.floor((Date.parse(minute) - bins.from) / bins.stepMs);
+      if (at >= 0 && at < bins.count) most[at] = Math.max(most[at], requests);
+    }
+    this.plots.waiting.draw(bins, [{ name: "requests", values: most }]);
+  }
+}
+
+/** @param {Sum} sum */
+const timeOf = ({ from }) => from;
