@@ -330,13 +330,13 @@ onPage("plots add up to the sums, in every range, also as tables", {}, async ({ 
   await tokens.locator("svg").hover();
   assert.doesNotMatch(await tokens.locator(".when").innerText(), /^Since/);
   const titles = await texts(page, ".plot h2");
-  assert.deepEqual(titles, ["Tokens", "Cost by model", "Cost by user", "Cache share", "Compactions", "Waiting", "Failures"]);
+  assert.deepEqual(titles, ["Tokens", "Cost by model", "Cost by user", "Cache share", "Compactions", "Waiting for permits", "Waiting for compactions", "Failures"]);
 });
 
 onPage("an older server: what it does not say is said", { missing: ["/api/minutes", "/api/backup", "/api/users", "/api/sessions/s00000", "/api/drain"], expected: REFUSED }, async ({ page, mock }) => {
   await loaded(page, 240);
   await show(page, "usage");
-  await page.waitForFunction(() => [...document.querySelectorAll(".plot .said")].filter((said) => !said.hidden && said.textContent === "This server does not say.").length === 3);
+  await page.waitForFunction(() => [...document.querySelectorAll(".plot .said")].filter((said) => !said.hidden && said.textContent === "This server does not say.").length === 4);
   await show(page, "user=ann");
   await page.waitForSelector(":text('This server does not say.')");
   await show(page, "servers");

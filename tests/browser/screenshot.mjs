@@ -1,16 +1,18 @@
 /**
- * Takes the screenshot of the README, docker/page.png: a chat on the real server and its offline model whose older part
- * was just summarised, and the tree of its branches. Needs the same setup as the tests of the page.
+ * Takes the screenshots of the documents. docker/page.png: a chat on the real server and its offline model whose older
+ * part was just summarised, and the tree of its branches. docker/operator.png: the operator's page on a mock server. Needs
+ * the same setup as the tests of the page.
  *
  *     cargo build && (cd tests/browser && npm ci && node screenshot.mjs)
  */
 
 import { fileURLToPath } from "node:url";
 import { launch, newPage, say, settled } from "./browser.mjs";
+import { OperatorMock } from "./operator-mock.mjs";
 import { Server } from "./server.mjs";
 import { edit, talk } from "./steps.mjs";
 
-const FILE = fileURLToPath(new URL("../../docker/page.png", import.meta.url));
+const file = (name) => fileURLToPath(new URL(`../../docker/${name}`, import.meta.url));
 
 /** The last messages, so that the picture shows a conversation rather than filler. One of them reaches the trigger. */
 const LAST = [
@@ -27,9 +29,23 @@ const LAST = [
 /** The trigger is at 6,400 of the model's 8,000 tokens; filler goes up to here. */
 const FILLED_TOKENS = 6_000;
 
+/** Takes the picture of the operator's page: its list of sessions. */
+async function operatorsPage(browser) {
+  const mock = new OperatorMock({ sessions: 1_840 });
+  const { page, faults } = await newPage(browser.context, { viewport: { width: 1200, height: 760 } });
+  await page.emulateMedia({ colorScheme: "light", reducedMotion: "reduce" });
+  await page.goto(await mock.listen());
+  await page.waitForFunction(() => document.querySelector(".tiles b")?.textContent === "1,840");
+  await page.screenshot({ path: file("operator.png") });
+  await page.close();
+  await mock.close();
+  if (faults.length > 0) throw new Error(faults.join("\n"));
+}
+
 const server = new Server();
 const browser = await launch();
 try {
+  await operatorsPage(browser);
   const { page, faults } = await newPage(browser.context, { viewport: { width: 1200, height: 700 } });
   await page.emulateMedia({ colorScheme: "light", reducedMotion: "reduce" });
   await page.goto(await server.start());
@@ -59,7 +75,7 @@ try {
   await page.click("#tree-open");
   await page.waitForSelector("#tree-rows > li");
   await page.locator("#log .compaction").last().scrollIntoViewIfNeeded();
-  await page.screenshot({ path: FILE });
+  await page.screenshot({ path: file("page.png") });
   if (faults.length > 0) throw new Error(faults.join("\n"));
 } finally {
   await browser.close();

@@ -173,6 +173,8 @@ async fn operators_page_through_sessions_and_wrong_questions_are_told_what_is_ri
         ("/api/sessions?limit=2&user=ann", 400, "invalid_field"),
         ("/api/sessions/nosuchsession2345/context?fromat=envelope", 400, "invalid_field"),
         ("/api/sessions/nosuchsession2345/tree?dept=2", 400, "invalid_field"),
+        ("/api/sessions/nosuchsession2345/requests?after=x", 400, "invalid_field"),
+        ("/api/sessions/nosuchsession2345/requests", 404, "session_not_found"),
         ("/api/nodes?all=true", 400, "invalid_field"),
         ("/api/mcp?server=x", 400, "invalid_field"),
         ("/api/sessions/nosuchsession2345/context", 404, "session_not_found"),

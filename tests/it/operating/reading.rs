@@ -139,7 +139,39 @@ async fn the_reason_of_a_patch_is_content() {
         let shown = http::get(&server.address(), &format!("/api/sessions/{id}/context?format=envelope")).await;
         assert_eq!(shown.body.contains(&detail), reads == "true", "{}", shown.body);
         assert_eq!(*present(&shown.json()["receipt"]["broke"]["reason"]), own["receipt"]["broke"]["reason"]);
+        let requests = http::get(&server.address(), &format!("/api/sessions/{id}/requests")).await;
+        assert_eq!(requests.body.contains("Aurora"), reads == "true", "{}", requests.body);
+        assert_eq!(*present(&requests.json()["items"][1]["receipt"]["broke"]["reason"]), json!("patch"));
     }
+}
+
+#[tokio::test]
+async fn requests_are_paged_and_have_numbers_only() {
+    let server = Server::start(talker(60), &[("CONTEXT_WINDOW", "100000")]).await;
+    let (mut client, opened) = Client::v2_session(&server.ws()).await;
+    let id = talk(&mut client, &opened).await;
+    let read = async |query: String| http::get(&server.address(), &format!("/api/sessions/{id}/requests{query}")).await;
+    let all = read(String::new()).await;
+    SAID.iter().for_each(|said| assert!(!all.body.contains(said), "{said}: {}", all.body));
+    let all = all.json();
+    let items = all["items"].as_array().unwrap();
+    assert_eq!((items.len(), &all["more"]), (2, &json!(false)), "{all}");
+    for item in items {
+        for part in [&item["usage"]["inputTokens"], &item["receipt"]["tokens"], &item["model"], &item["timestamp"]] {
+            present(part);
+        }
+        assert!(item["content"].is_null() && item["receipt"]["sent"].is_null(), "{item}");
+    }
+    let (mut found, mut query) = (Vec::new(), "?limit=1".to_owned());
+    loop {
+        let page = read(query).await.json();
+        found.splice(0..0, page["items"].as_array().unwrap().clone());
+        if page["more"] == false {
+            break;
+        }
+        query = format!("?limit=1&before={}", page["oldest"].as_str().unwrap());
+    }
+    assert_eq!(json!(found), all["items"]);
 }
 
 #[tokio::test]

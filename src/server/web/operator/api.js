@@ -8,10 +8,10 @@
 /** Hexadecimal digits of an `Idempotency-Key`. */
 const KEY_DIGITS = 32;
 
-/** An answer other than success. */
+/** An answer other than success, or none. */
 export class Refused extends Error {
   /**
-   * @param {number} status
+   * @param {number} status 0 if the server did not answer
    * @param {{ code?: string, message?: string }} body
    */
   constructor(status, { code = "", message = "" }) {
@@ -22,7 +22,7 @@ export class Refused extends Error {
 
   /** True if the server does not have this endpoint or parameter: it is older than the page, or not set up for it. */
   get isMissing() {
-    return this.status === 404 || this.status === 405 || (this.status === 400 && /unknown field/.test(this.message));
+    return ([404, 405].includes(this.status) && this.code === "") || (this.status === 400 && /unknown field/.test(this.message));
   }
 }
 
@@ -63,14 +63,15 @@ export class Api {
    * @param {string} path
    * @param {Record<string, string | number | undefined>} parameters
    * @param {number} pagesMax
+   * @param {number} [limit] items per page
    * @returns {Promise<{ items: any[], isCut: boolean }>}
    */
-  async all(path, parameters, pagesMax) {
+  async all(path, parameters, pagesMax, limit = 1000) {
     /** @type {any[]} */
     const items = [];
     let cursor;
     for (let page = 0; page < pagesMax; page += 1) {
-      const answer = await this.get(path, { ...parameters, limit: 1000, cursor });
+      const answer = await this.get(path, { ...parameters, limit, cursor });
       items.push(...answer.items);
       cursor = answer.nextCursor;
       if (cursor === undefined) return { items, isCut: false };
@@ -85,13 +86,18 @@ export class Api {
   async #send(path, { headers, ...options }) {
     const asked = this.token;
     const sent = { accept: "application/json", ...headers, ...(asked === null ? {} : { authorization: `Bearer ${asked}` }) };
-    const response = await fetch(path, { ...options, headers: sent, cache: "no-store", credentials: "omit" });
-    const isJson = response.headers.get("content-type")?.includes("json");
-    const body = isJson ? await response.json() : await response.text();
-    if (response.ok) return body;
+    const answered = async () => {
+      const response = await fetch(path, { ...options, headers: sent, cache: "no-store", credentials: "omit" });
+      const isJson = response.headers.get("content-type")?.includes("json") ?? false;
+      return { status: response.status, isOk: response.ok, isJson, body: isJson ? await response.json() : await response.text() };
+    };
+    const { status, isOk, isJson, body } = await answered().catch(() => {
+      throw new Refused(0, { message: "The server does not answer." });
+    });
+    if (isOk) return body;
     // A token that was replaced in the meantime says nothing about the new one.
-    if (response.status === 401 && asked === this.token) this.onSignedOut();
-    throw new Refused(response.status, isJson ? body : { message: String(body).trim().slice(0, 300) });
+    if (status === 401 && asked === this.token) this.onSignedOut();
+    throw new Refused(status, isJson ? body : { message: body.trim().slice(0, 300) });
   }
 }
 

@@ -51,9 +51,10 @@ export async function pull(app, { title, says, action, method, path, body, field
       close.textContent = "Close";
       close.focus();
     } catch (error) {
-      const isFinal = error instanceof Refused && error.status < 500 && error.status !== 429;
-      const text = !(error instanceof Refused) ? "The server does not answer. Trying again is safe: it acts once." : error.isMissing ? "This server does not have this lever." : error.message;
-      said.replaceChildren(el("p", { class: "said wrong", role: "alert" }, text));
+      if (!(error instanceof Refused)) throw error;
+      const isFinal = error.status >= 400 && error.status < 500 && error.status !== 429;
+      const again = isFinal ? "" : " Trying again is safe: it acts once.";
+      said.replaceChildren(el("p", { class: "said wrong", role: "alert" }, error.isMissing ? "This server does not have this lever." : `${error.message}${again}`));
       go.disabled = isFinal;
       if (!isFinal) go.textContent = "Try again";
     }

@@ -29,6 +29,8 @@ export class App {
     this.view = null;
     /** The address whose view is shown, or is being loaded. */
     this.shown = "";
+    /** @type {Map<string, number>} how far each address was scrolled */
+    this.scrolled = new Map();
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this.timer = undefined;
     this.isPolling = false;
@@ -83,8 +85,8 @@ export class App {
     } catch (error) {
       if (error instanceof Refused && error.status === 401) return;
       pause = Math.max(this.store.intervalMs, 5_000);
-      this.say("off", error instanceof Refused ? error.message : "The server does not answer. Trying again.");
-      if (!(error instanceof Refused || error instanceof TypeError)) throw error;
+      if (!(error instanceof Refused)) throw error;
+      this.say("off", error.message);
     } finally {
       this.isPolling = false;
     }
@@ -97,6 +99,8 @@ export class App {
    */
   say(state, text) {
     this.live.dataset.state = state;
+    // How often it asks is not worth an interruption; that it cannot is.
+    this.live.setAttribute("aria-live", state === "off" ? "polite" : "off");
     if (this.live.textContent !== text) this.live.textContent = text;
   }
 
@@ -123,6 +127,7 @@ export class App {
     if (!this.isSignedIn) return;
     const [, name = "", value = ""] = /^#(\w+)(?:=(.*))?$/.exec(location.hash || "#sessions") ?? [];
     const wanted = location.hash;
+    if (this.view) this.scrolled.set(this.shown, this.main.scrollTop);
     this.shown = wanted;
     const of = decodeURIComponent(value);
     for (const tab of byId("tabs", HTMLElement).querySelectorAll("a")) {
@@ -136,9 +141,9 @@ export class App {
     this.view?.close?.();
     this.view = view;
     this.main.replaceChildren(view.node);
-    this.main.scrollTop = 0;
     document.title = `reseed · ${view.node.getAttribute("aria-label")}`;
     view.update();
+    this.main.scrollTop = this.scrolled.get(wanted) ?? 0;
     this.main.focus({ preventScroll: true });
   }
 

@@ -43,13 +43,16 @@ export async function attempt(place, act) {
  * @param {unknown} error
  */
 export function reasonOf(error) {
-  if (!(error instanceof Refused)) return "The server does not answer.";
+  if (!(error instanceof Refused)) throw error;
   return error.isMissing ? "This server does not say." : error.message;
 }
 
-/** @param {string} title */
-export function card(title) {
-  const body = el("div", {}, said("Loading…"));
+/**
+ * @param {string} title
+ * @param {string} [text] what it says at first
+ */
+export function card(title, text = "Loading…") {
+  const body = el("div", {}, said(text));
   return { body, node: el("section", { class: "card", "aria-label": title }, el("h2", {}, title), body) };
 }
 

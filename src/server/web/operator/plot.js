@@ -72,7 +72,7 @@ export class Plot {
       areas: series.map(({ values }, at) => ({ kind: `k${colour(at, series)}`, values })),
       limits: [0.5, 1].map((share) => ({ kind: "grid", value: max * share })),
     });
-    const times = Array.from({ length: TICKS }, (_, at) => el("span", {}, timeText(bins, Math.round((at * (bins.count - 1)) / (TICKS - 1)))));
+    const times = Array.from({ length: TICKS }, (_, at) => el("span", {}, timeText(bins, Math.round((at * (bins.count - 1)) / (TICKS - 1))).split(",")[0]));
     this.canvas.replaceChildren(
       el("div", { class: "ys", "aria-hidden": "true" }, [1, 0.5, 0].map((share) => el("span", {}, this.format(max * share)))),
       drawing.node, el("div", { class: "xs", "aria-hidden": "true" }, times));
@@ -134,6 +134,6 @@ function colour(at, series) {
  */
 function timeText({ from, stepMs, count }, at) {
   const time = new Date(from + at * stepMs);
-  const clock = time.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" });
-  return stepMs * count > 25 * 3_600_000 ? `${time.toLocaleDateString(undefined, { weekday: "short", day: "numeric" })}, ${clock}` : clock;
+  const clock = time.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+  return stepMs * count > 25 * 3_600_000 ? `${time.toLocaleDateString(undefined, { weekday: "short", day: "numeric" }).replace(",", "")}, ${clock}` : clock;
 }

@@ -16,6 +16,9 @@ import { money, outcomeText, stateText, when } from "./format.js";
 import { attempt, card, factsList, leverButtons, put, said, table } from "./parts.js";
 import { branchesOf, drawShape } from "./tree-shape.js";
 
+/** Milliseconds between two readings of a session that changes. */
+const READ_MS = 8_000;
+
 /** Entries that are looked at for requests, per page. */
 const ENTRIES_LIMIT = 500;
 
@@ -54,21 +57,24 @@ export class SessionView {
     this.path = `api/sessions/${encodeURIComponent(id)}`;
     /** The state of the session that was read last. */
     this.read = "";
+    this.readAt = -Infinity;
     /** @type {any[]} requests and compactions, oldest first */
     this.entries = [];
     this.oldest = "";
     this.title = el("h1", {}, id.slice(0, 12));
     this.facts = el("div", {});
     this.text = el("button", { type: "button", class: "button small", onclick: () => void this.showText() }, "Show the next request");
+    this.textWhy = said("");
     this.context = card("Context window");
+    this.context.node.append(el("div", { class: "levers" }, this.text, this.textWhy));
     this.requests = card("Requests");
-    this.compactions = card("Compactions");
+    this.compactions = card("Compactions", "");
     this.tree = card("Tree");
     this.node = el("section", { class: "view", "aria-label": "Session" },
       el("p", { class: "back" }, el("a", { href: "#sessions" }, "← Sessions")),
       el("div", { class: "view-head" }, this.title, leverButtons(app, leversOf(id), (lever) => {
         if (lever.method === "DELETE") location.hash = "#sessions";
-        else this.read = "";
+        else this.readAt = -Infinity;
       })),
       this.facts,
       el("div", { class: "cards" }, this.context.node, this.requests.node, this.compactions.node, this.tree.node));
@@ -77,9 +83,12 @@ export class SessionView {
   update() {
     const item = this.app.store.items.get(this.id);
     if (item) this.head(item);
+    this.textWhy.textContent = this.app.lacks("content");
+    this.text.disabled = this.app.lacks("content") !== "";
     const read = item ? JSON.stringify([item.updatedAt, item.state, item.open, item.compaction]) : "unlisted";
-    if (read === this.read) return;
+    if (read === this.read || performance.now() - this.readAt < READ_MS) return;
     this.read = read;
+    this.readAt = performance.now();
     void this.load();
   }
 
@@ -130,16 +139,15 @@ export class SessionView {
         ["Kept free for the answer", number(info.reservedTokens)], ["From the provider’s cache", info.cachedTokens > 0 ? number(info.cachedTokens) : null],
         ["Strategy", info.strategy], ["Messages", number(info.transcriptLength)],
       ]),
-      el("div", { class: "levers" }, this.text), said(this.app.lacks("content")));
-    this.text.disabled = this.app.lacks("content") !== "";
+    );
   }
 
   /** Shows the next request as text, to operators who may read it. */
   async showText() {
     await attempt(this.context.body, async () => {
       const text = await this.app.api.get(`${this.path}/context`, { format: "markdown" });
-      this.context.body.append(el("pre", { class: "text", tabindex: 0, "aria-label": "The next request" }, text));
-      this.text.disabled = true;
+      this.context.node.querySelector("pre")?.remove();
+      this.context.node.append(el("pre", { tabindex: 0, role: "region", "aria-label": "The next request" }, text));
     });
   }
 

@@ -56,6 +56,11 @@ export class SessionsView {
     app.main.addEventListener("scroll", this.onScroll, { passive: true });
     addEventListener("resize", this.onScroll);
     this.body.addEventListener("keydown", (event) => this.key(event));
+    // The whole row can be clicked, and its text be selected.
+    this.body.addEventListener("click", ({ target }) => {
+      if (!(target instanceof Element) || target.closest("a") || getSelection()?.isCollapsed === false) return;
+      target.closest(".row")?.querySelector("a")?.click();
+    });
   }
 
   close() {

@@ -1,6 +1,6 @@
 /** What requests cost, and how well the server did, over time. All numbers come from the server's own tables. */
 
-import { el, number } from "../dom.js";
+import { el, number, span } from "../dom.js";
 import { Refused } from "./api.js";
 import { count, money } from "./format.js";
 import { put, reasonOf, tiles } from "./parts.js";
@@ -11,15 +11,15 @@ import { RANGES, binsOf, grouped, largest, summed, total } from "./series.js";
 const SERIES_MAX = 5;
 /** Pages of sums that are read: by user, and by period and model. */
 const PAGES_MAX = 10;
-/** Milliseconds between two readings. */
-const READ_MS = 20_000;
+/** The same for minutes, of which a week of four servers has 40,000. A page is parsed in some ten milliseconds. */
+const MINUTES = { limit: 2_000, pagesMax: 20 };
 
 /** @type {keyof typeof RANGES} kept while another view is shown */
 let range = "hour";
 
 /**
  * @typedef {{ from: string, inputTokens: number, cachedTokens: number, cacheWriteTokens: number, outputTokens: number, reasoningTokens: number, costNanoUsd: number, estimatedCostNanoUsd: number, requests: number, model?: string, user?: string }} Sum
- * @typedef {{ minute: string, waiting?: number, compactions?: Record<string, number>, failures?: Record<string, number> }} Minute
+ * @typedef {{ minute: string } & Partial<Record<"compactions" | "waiting" | "failures", Record<string, number>>>} Minute
  */
 
 /** @param {Sum} sum */
@@ -42,7 +42,8 @@ export class UsageView {
       users: new Plot({ title: "Cost by user", what: "Dollars, of the users who cost most.", format: money }),
       cache: new Plot({ title: "Cache share", what: "Share of the input that came from the providers’ caches.", format: percent, max: 100, sum: mean }),
       compactions: new Plot({ title: "Compactions", what: "Compactions that ended, by outcome.", format: count }),
-      waiting: new Plot({ title: "Waiting", what: "Most requests that waited for a permit at a time.", format: count, sum: largestOf }),
+      waiting: new Plot({ title: "Waiting for permits", what: "Most requests that waited for a permit at a time.", format: count, sum: largestOf }),
+      pauses: new Plot({ title: "Waiting for compactions", what: "Time for which users waited.", format: span }),
       failures: new Plot({ title: "Failures", what: "What failed, by kind.", format: count }),
     };
     this.ranges = Object.entries(RANGES).map(([name, { title }]) => el("button", { type: "button", class: "button small", "data-range": name, onclick: () => this.choose(name) }, title));
@@ -60,13 +61,14 @@ export class UsageView {
 
   update() {
     for (const button of this.ranges) button.setAttribute("aria-pressed", String(button.dataset.range === range));
-    if (performance.now() - this.readAt < READ_MS) return;
+    if (performance.now() - this.readAt < RANGES[range].readMs) return;
     this.readAt = performance.now();
     void this.read();
   }
 
   async read() {
     const reading = ++this.reading;
+    this.said.textContent = "";
     const { step } = RANGES[range];
     const bins = binsOf(RANGES[range], Date.now());
     const from = new Date(bins.from).toISOString();
@@ -83,11 +85,13 @@ export class UsageView {
       if (!isStale()) this.plots.users.draw(bins, users);
     };
     const minutes = async () => {
-      const { items } = await this.app.api.all("api/minutes", { from }, PAGES_MAX);
-      if (!isStale()) this.plotMinutes(bins, items);
+      const { items, isCut } = await this.app.api.all("api/minutes", { from }, MINUTES.pagesMax, MINUTES.limit);
+      if (isStale()) return;
+      this.plotMinutes(bins, items);
+      if (isCut) this.said.textContent = "There are more minutes than this page reads: the newest are missing in the plots below.";
     };
-    const { tokens, models, users, cache, compactions, waiting, failures } = this.plots;
-    await Promise.all([this.attempt(usage, [tokens, models, users, cache]), this.attempt(minutes, [compactions, waiting, failures])]);
+    const { tokens, models, users, cache, ...others } = this.plots;
+    await Promise.all([this.attempt(usage, [tokens, models, users, cache]), this.attempt(minutes, Object.values(others))]);
   }
 
   /**
@@ -98,7 +102,6 @@ export class UsageView {
   async attempt(read, plots) {
     try {
       await read();
-      this.said.textContent = "";
     } catch (error) {
       if (error instanceof Refused && error.isMissing) plots.forEach((plot) => plot.none("This server does not say."));
       else this.said.textContent = `${reasonOf(error)} What is shown is older.`;
@@ -160,14 +163,15 @@ export class UsageView {
     const time = (/** @type {Minute} */ { minute }) => minute;
     const named = (/** @type {"compactions" | "failures"} */ field) => {
       const names = new Set(items.flatMap((item) => Object.keys(item[field] ?? {})));
-      return largest([...names].map((name) => ({ name: name.replaceAll("_", " "), values: summed(bins, items, time, (item) => item[field]?.[name] ?? 0) })), SERIES_MAX);
+      return largest([...names].map((name) => ({ name: name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`), values: summed(bins, items, time, (item) => item[field]?.[name] ?? 0) })), SERIES_MAX);
     };
     this.plots.compactions.draw(bins, named("compactions"));
     this.plots.failures.draw(bins, named("failures"));
+    this.plots.pauses.draw(bins, [{ name: "waited", values: summed(bins, items, time, ({ waiting }) => waiting?.pausedMs ?? 0) }]);
     // The servers of a cluster are added up within a minute; a longer period shows its worst minute.
     /** @type {Map<string, number>} */
     const waiting = new Map();
-    for (const { minute, waiting: now = 0 } of items) waiting.set(minute, (waiting.get(minute) ?? 0) + now);
+    for (const { minute, waiting: now } of items) waiting.set(minute, (waiting.get(minute) ?? 0) + (now?.requests ?? 0));
     const most = new Array(bins.count).fill(0);
     for (const [minute, requests] of waiting) {
       const at = Math.floor((Date.parse(minute) - bins.from) / bins.stepMs);

@@ -83,7 +83,7 @@ export class UsersView {
       const name = sum[key] || (key === "user" ? "(nobody)" : "unknown");
       return el("tr", {},
         el("th", { scope: "row" }, key === "user" && sum.user ? el("a", { href: `#user=${encodeURIComponent(sum.user)}` }, name) : name),
-        el("td", {}, styled(el("span", { class: "bar-of", "aria-hidden": "true" }), { "--used": String(costOf(sum) / most) }), money(costOf(sum))),
+        el("td", {}, styled(el("span", { class: "bar-of", "aria-hidden": "true" }), { "--used": String(costOf(sum) / most) }), el("span", { class: "amount" }, money(costOf(sum)))),
         el("td", {}, number(sum.requests)), el("td", { title: number(sum.inputTokens) }, count(sum.inputTokens)),
         el("td", {}, sum.inputTokens > 0 ? `${Math.round((sum.cachedTokens / sum.inputTokens) * 100)} %` : "–"), el("td", { title: number(sum.outputTokens) }, count(sum.outputTokens)));
     });
