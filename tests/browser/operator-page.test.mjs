@@ -95,6 +95,34 @@ onPage("compactions are listed with their steps, and the sums are those of the a
   assert.deepEqual(titles.map(number), [sum.inputTokens, sum.outputTokens]);
 });
 
+onPage("plots add up to the account, and show what the server counted in each minute", { settings: { MODEL_PRICES: "offline=2/0.5/8" } }, async ({ page, url, server }) => {
+  const other = await chat(url, ["Count to 3", "Write 900 words", "Write 800 words"]);
+  await other.close();
+  // The last part of a minute is written when the server stops.
+  await server.end();
+  await server.start();
+  await page.goto(`${url}operator#usage`);
+  await page.waitForSelector(".plot svg");
+  const { items: [sum] } = await ask(url, "api/usage?by=total");
+  const cost = sum.costNanoUsd + sum.estimatedCostNanoUsd;
+  assert.ok(sum.requests === 3 && cost > 0);
+  const tiles = async () => Object.fromEntries(await page.locator(".tile").evaluateAll((all) => all.map((tile) => [tile.querySelector("dt").textContent, tile.querySelector("dd").textContent])));
+  for (const range of ["hour", "day", "week"]) {
+    await page.click(`[data-range=${range}]`);
+    await page.waitForSelector(`[data-range=${range}][aria-pressed=true]`);
+    const { Cost, Requests, "Tokens in": sent, "Tokens out": answered } = await tiles();
+    assert.deepEqual([number(Cost), number(Requests), number(sent), number(answered)], [Number((cost / 1e9).toFixed(4)), 3, sum.inputTokens, sum.outputTokens], range);
+  }
+  for (const [plot, name] of [["Cost by model", "offline"], ["Cost by user", "(nobody)"]]) {
+    const legend = page.locator(`.plot:has(h2:text-is("${plot}")) .legend`);
+    await legend.waitFor();
+    assert.match(await legend.innerText(), new RegExp(`^${name.replace(/[()]/g, "\\$&")}\\s*\\$`));
+    assert.equal(number((await legend.innerText()).replace(name, "")), Number((cost / 1e9).toFixed(4)));
+  }
+  assert.ok((await ask(url, "api/minutes")).items.length > 0);
+  assert.deepEqual(await page.locator(".plot .said:visible").evaluateAll((all) => all.map((said) => said.textContent)), Array(4).fill("Nothing in this time."));
+});
+
 onPage("only an operator gets in, names and texts need content access, and the token stays in memory", { settings: TOKENS, expected: REFUSED }, async ({ page, url }) => {
   const other = await chat(url, ["My cat is called Miso."], USER);
   await other.close();

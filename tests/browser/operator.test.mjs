@@ -181,6 +181,14 @@ onPage("10,000 sessions: few elements, no long task, sorted, filtered, and read 
   assert.equal(await page.evaluate(() => document.activeElement.closest(".row").getAttribute("aria-rowindex")), "2");
   await see();
   assert.ok(names.has(2) && names.has(10_001));
+  // Rows follow one another in the page as they do on the screen.
+  for (const top of [20_000, 19_400, 0]) {
+    await page.evaluate((to) => (document.querySelector("main").scrollTop = to), top);
+    await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+    const places = await page.locator(".rows .row").evaluateAll((rows) => rows.map((row) => Number(row.getAttribute("aria-rowindex"))));
+    assert.deepEqual(places, [...places].sort((one, other) => one - other));
+  }
+  assert.equal(await page.evaluate(() => document.activeElement.closest(".row").getAttribute("aria-rowindex")), "2");
   const ended = new Promise((resolve) => cdp.once("Tracing.tracingComplete", resolve));
   await cdp.send("Tracing.end");
   await ended;

@@ -67,7 +67,7 @@ export class App {
   /** Asks the server now, and again later. */
   wake() {
     clearTimeout(this.timer);
-    if (document.hidden) this.live.textContent = "Paused";
+    if (document.hidden) this.say("paused", "Paused");
     else void this.poll();
   }
 
@@ -160,7 +160,7 @@ export class App {
         case "users": return new (await import("./users-view.js")).UsersView(this, null);
         case "user": return new (await import("./users-view.js")).UsersView(this, of);
         case "servers": return new (await import("./servers-view.js")).ServersView(this);
-        default: return new SessionsView(this);
+        default: return new SessionsView(this, of || undefined);
       }
     } catch {
       const node = el("section", { class: "view", "aria-label": "Not loaded" }, el("p", { class: "said wrong", role: "alert" }, "This part of the page could not be loaded. Reload the page; you will need your token again."));

@@ -7,6 +7,7 @@
 
 import { ago, el, number, styled } from "../dom.js";
 import { count, money, outcomeText, stateText } from "./format.js";
+import { put } from "./parts.js";
 import { COLUMNS, STATES, arranged, countsOf, isFailed, rowsInView, valuesOf } from "./session-list.js";
 
 /** Shares of the window from which a session counts as nearly full, and as full. */
@@ -21,9 +22,13 @@ const filter = { text: "", user: "", model: "", state: "" };
 const order = { by: "updated", isDown: true };
 
 export class SessionsView {
-  /** @param {import("./main.js").App} app */
-  constructor(app) {
+  /**
+   * @param {import("./main.js").App} app
+   * @param {string} [user] lists only this user's sessions
+   */
+  constructor(app, user = filter.user) {
     this.app = app;
+    filter.user = user;
     /** @type {Item[]} */
     this.rows = [];
     /** @type {Map<string, { node: HTMLElement, key: string }>} */
@@ -143,12 +148,10 @@ export class SessionsView {
    */
   options(name, values) {
     const select = this.selects[name];
-    const key = values.slice(0, CHOICES_MAX).join("\n");
-    if (select.dataset.values !== key) {
-      select.dataset.values = key;
-      select.replaceChildren(select.options[0], ...values.slice(0, CHOICES_MAX).map((value) => el("option", { value }, value)));
-    }
-    select.value = filter[name];
+    const chosen = filter[name];
+    const choices = [...new Set([...(chosen ? [chosen] : []), ...values.slice(0, CHOICES_MAX)])];
+    put(select, el("option", { value: "" }, select.options[0].text), choices.map((value) => el("option", { value }, value)));
+    select.value = chosen;
   }
 
   /** Draws the rows near the view. */
@@ -176,9 +179,24 @@ export class SessionsView {
       this.drawn.set(item.sessionId, { node, key });
       node.setAttribute("aria-rowindex", String(from + index + 2));
       styled(node, { "--top": `${(from + index) * row}px` });
-      // Only a new row is put in place: moving one would take the focus from it.
-      if (!known) this.body.append(node);
     });
+    this.place(rows.map(({ sessionId }) => /** @type {HTMLElement} */ (this.drawn.get(sessionId)?.node)), from);
+  }
+
+  /**
+   * Puts the rows in order, for the Tab key and for screen readers. The row with the focus is not moved: it would lose it.
+   * @param {HTMLElement[]} nodes
+   * @param {number} from the place of the first one in the list
+   */
+  place(nodes, from) {
+    const focused = /** @type {HTMLElement | undefined} */ ([...this.body.children].find((node) => node.contains(document.activeElement)));
+    // It may be out of view.
+    if (focused && !nodes.includes(focused)) Number(focused.getAttribute("aria-rowindex")) < from + 2 ? nodes.unshift(focused) : nodes.push(focused);
+    if (nodes.length === this.body.children.length && nodes.every((node, at) => node === this.body.children[at])) return;
+    if (!focused) return this.body.replaceChildren(...nodes);
+    const at = nodes.indexOf(focused);
+    focused.before(...nodes.slice(0, at));
+    focused.after(...nodes.slice(at + 1));
   }
 
   /** @param {KeyboardEvent} event */

@@ -41,7 +41,7 @@ export class UsersView {
     this.node = el("section", { class: "view", "aria-label": user === null ? "Users" : "User" },
       user !== null && el("p", { class: "back" }, el("a", { href: "#users" }, "← Users")),
       el("div", { class: "view-head" }, el("h1", {}, user ?? "Users"), user !== null && leverButtons(app, levers, () => void this.read())),
-      this.said, user !== null && this.facts, this.budgets.node, this.cost.node);
+      this.said, user !== null && this.facts, user !== null && el("p", { class: "back" }, el("a", { href: `#sessions=${encodeURIComponent(user)}` }, "Show the sessions of this user")), this.budgets.node, this.cost.node);
   }
 
   update() {
