@@ -36,7 +36,7 @@ export class SessionsView {
     this.shown = "";
     /** The tiles: the values, and the buttons that show only the sessions in a state. */
     this.states = Object.entries(STATES).map(([state, { title }]) => /** @type {const} */ ([state, el("button", {
-      type: "button", class: `tile ${state}`, onclick: () => this.filter("state", filter.state === state ? "" : state),
+      type: "button", class: `tile ${state}`, title: "List only these", onclick: () => this.filter("state", filter.state === state ? "" : state),
     }, el("b", {}), el("span", {}, title))]));
     const tiles = [el("p", { class: "tile" }, el("b", {}), el("span", {}, "Sessions")), ...this.states.map(([, button]) => button), el("p", { class: "tile" }, el("b", {}), el("span", {}, "Cost today"))];
     this.values = tiles.map((tile) => /** @type {HTMLElement} */ (tile.firstElementChild));
@@ -47,12 +47,10 @@ export class SessionsView {
       el("button", { type: "button", onclick: () => this.sort(key, isDown === true) }, title)));
     this.table = el("div", { class: "sessions", role: "table", "aria-label": "Sessions" },
       el("div", { class: "row head", role: "row" }, this.heads), this.body);
-    this.selects = { user: this.select("user", "All users"), model: this.select("model", "All models"), state: this.select("state", "All states") };
-    this.sorting = this.select("by", "");
-    this.sorting.replaceChildren(...COLUMNS.map(({ key, title }) => el("option", { value: key }, `Sort by: ${title}`)));
+    this.selects = { user: this.select("user", "All users"), model: this.select("model", "All models") };
     const search = el("input", { class: "field", type: "search", value: filter.text, placeholder: "Find by id, user, model…", "aria-label": "Find sessions", autocomplete: "off" });
     search.addEventListener("input", () => this.filter("text", search.value));
-    const filters = el("search", { class: "filters" }, search, this.selects.user, this.selects.model, this.selects.state, this.sorting);
+    const filters = el("search", { class: "filters" }, search, this.selects.user, this.selects.model);
     this.node = el("section", { class: "view", "aria-label": "Sessions" }, el("h1", { class: "visually-hidden" }, "Sessions"), this.tiles, filters, this.said, this.table);
     this.narrow = matchMedia("(max-width: 760px)");
     this.onScroll = () => (this.frame ??= requestAnimationFrame(() => ((this.frame = null), this.draw())));
@@ -74,13 +72,12 @@ export class SessionsView {
   }
 
   /**
-   * @param {"user" | "model" | "state" | "by"} name
+   * @param {"user" | "model"} name
    * @param {string} all
    */
   select(name, all) {
-    const select = el("select", { class: "field", name, "aria-label": name === "by" ? "Sort" : all.replace("All ", "Filter by ").replace(/s$/, "") }, el("option", { value: "" }, all));
-    if (name === "state") select.append(...Object.entries(STATES).map(([value, { title }]) => el("option", { value }, title)));
-    select.addEventListener("change", () => (name === "by" ? this.sort(select.value, COLUMNS.find(({ key }) => key === select.value)?.isDown === true) : this.filter(name, select.value)));
+    const select = el("select", { class: "field", name, "aria-label": `Filter by ${name}` }, el("option", { value: "" }, all));
+    select.addEventListener("change", () => this.filter(name, select.value));
     return select;
   }
 
@@ -115,8 +112,6 @@ export class SessionsView {
       this.rows = arranged(items, filter, order);
       this.options("user", valuesOf(items, "owner"));
       this.options("model", valuesOf(items, "model"));
-      this.selects.state.value = filter.state;
-      this.sorting.value = order.by;
       COLUMNS.forEach((column, at) => this.heads[at].setAttribute("aria-sort", column.key !== order.by ? "none" : order.isDown ? "descending" : "ascending"));
       this.head(items, today);
     }
