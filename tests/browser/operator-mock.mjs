@@ -195,8 +195,8 @@ export class OperatorMock {
     for (let time = Math.ceil(Date.parse(parameters.get("from")) / 60_000) * 60_000; time <= this.now; time += 60_000) {
       const wave = Math.sin(time / 600_000);
       items.push({
-        minute: new Date(time).toISOString(), node: 1, compactions: { committed: Math.round(4 + 3 * wave), noGain: time % 420_000 === 0 ? 1 : 0, failed: time % 660_000 === 0 ? 2 : 0 },
-        waiting: { requests: Math.max(0, Math.round(9 * wave - 3)), pauses: 1, pausedMs: Math.max(0, Math.round(4_000 * wave)) }, failures: { turns: time % 540_000 === 0 ? 3 : 0, requests: time % 300_000 === 0 ? 2 : 0, store: 0 }, sessionsOpen: 40, connections: 55,
+        minute: new Date(time).toISOString(), node: 1, compactions: { committed: Math.round(4 + 3 * wave), no_gain: time % 420_000 === 0 ? 1 : 0, failed: time % 660_000 === 0 ? 2 : 0 },
+        waiting: Math.max(0, Math.round(9 * wave - 3)), pauses: { count: 1, totalMs: Math.max(0, Math.round(4_000 * wave)) }, failures: { turns: time % 540_000 === 0 ? 3 : 0, requests: time % 300_000 === 0 ? 2 : 0, store: 0 }, sessionsOpen: 40, connections: 55,
       });
     }
     return { items };

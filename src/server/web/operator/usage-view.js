@@ -19,7 +19,7 @@ let range = "hour";
 
 /**
  * @typedef {{ from: string, inputTokens: number, cachedTokens: number, cacheWriteTokens: number, outputTokens: number, reasoningTokens: number, costNanoUsd: number, estimatedCostNanoUsd: number, requests: number, model?: string, user?: string }} Sum
- * @typedef {{ minute: string } & Partial<Record<"compactions" | "waiting" | "failures", Record<string, number>>>} Minute
+ * @typedef {{ minute: string, waiting?: number, pauses?: { totalMs: number }, compactions?: Record<string, number>, failures?: Record<string, number> }} Minute
  */
 
 /** @param {Sum} sum */
@@ -163,15 +163,15 @@ export class UsageView {
     const time = (/** @type {Minute} */ { minute }) => minute;
     const named = (/** @type {"compactions" | "failures"} */ field) => {
       const names = new Set(items.flatMap((item) => Object.keys(item[field] ?? {})));
-      return largest([...names].map((name) => ({ name: name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`), values: summed(bins, items, time, (item) => item[field]?.[name] ?? 0) })), SERIES_MAX);
+      return largest([...names].map((name) => ({ name: name.replaceAll("_", " "), values: summed(bins, items, time, (item) => item[field]?.[name] ?? 0) })), SERIES_MAX);
     };
     this.plots.compactions.draw(bins, named("compactions"));
     this.plots.failures.draw(bins, named("failures"));
-    this.plots.pauses.draw(bins, [{ name: "waited", values: summed(bins, items, time, ({ waiting }) => waiting?.pausedMs ?? 0) }]);
+    this.plots.pauses.draw(bins, [{ name: "waited", values: summed(bins, items, time, ({ pauses }) => pauses?.totalMs ?? 0) }]);
     // The servers of a cluster are added up within a minute; a longer period shows its worst minute.
     /** @type {Map<string, number>} */
     const waiting = new Map();
-    for (const { minute, waiting: now } of items) waiting.set(minute, (waiting.get(minute) ?? 0) + (now?.requests ?? 0));
+    for (const { minute, waiting: now = 0 } of items) waiting.set(minute, (waiting.get(minute) ?? 0) + now);
     const most = new Array(bins.count).fill(0);
     for (const [minute, requests] of waiting) {
       const at = Math.floor((Date.parse(minute) - bins.from) / bins.stepMs);
