@@ -129,13 +129,12 @@ export class App {
     const wanted = location.hash;
     if (this.view) this.scrolled.set(this.shown, this.main.scrollTop);
     this.shown = wanted;
-    const of = decodeURIComponent(value);
     for (const tab of byId("tabs", HTMLElement).querySelectorAll("a")) {
       const isCurrent = tab.hash === `#${name}` || tab.hash === `#${name}s`;
       if (isCurrent) tab.setAttribute("aria-current", "page");
       else tab.removeAttribute("aria-current");
     }
-    const view = await this.load(name, of);
+    const view = await this.load(name, value);
     // Another address was chosen meanwhile.
     if (this.shown !== wanted) return view?.close?.();
     this.view?.close?.();
@@ -149,11 +148,12 @@ export class App {
 
   /**
    * @param {string} name
-   * @param {string} of
+   * @param {string} value
    * @returns {Promise<View>}
    */
-  async load(name, of) {
+  async load(name, value) {
     try {
+      const of = decodeURIComponent(value);
       switch (name) {
         case "session": return new (await import("./session-view.js")).SessionView(this, of);
         case "usage": return new (await import("./usage-view.js")).UsageView(this);
