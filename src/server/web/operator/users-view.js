@@ -66,8 +66,9 @@ export class UsersView {
     ]);
   }
 
-  /** @param {{ sessions: Record<string, number>, usage: Record<string, number>, sockets: number, class?: string }} about */
-  showUser({ sessions, usage, sockets, class: named }) {
+  /** @param {{ sessions: Record<string, number>, usage: Record<string, number>, sockets: number, class?: string, unanswered?: string[] }} about */
+  showUser({ sessions, usage, sockets, class: named, unanswered = [] }) {
+    if (unanswered.length > 0) this.said.textContent = `Without what these nodes know, which did not answer: ${unanswered.join(", ")}.`;
     put(this.facts, el("dl", { class: "tiles" }, tiles([["Sessions", number(sessions.count)], ["In memory", number(sessions.open ?? 0)], ["Connections", number(sockets)], ["Requests", number(usage.requests ?? 0)], ["Cost", money((usage.costNanoUsd ?? 0) + (usage.estimatedCostNanoUsd ?? 0))], ["Class", named ?? "–"]])));
   }
 
