@@ -53,6 +53,7 @@ mod telemetry;
 #[cfg(test)]
 mod testing;
 pub mod tools;
+mod trace;
 
 #[doc(inline)]
 pub use reseed_core as core;

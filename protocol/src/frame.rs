@@ -2,7 +2,7 @@
 //!
 //! | frame | fields besides `type` and `payload` |
 //! | --- | --- |
-//! | command | `id`; `sessionId` if it is about a session |
+//! | command | `id`; `sessionId` if it is about a session; `traceparent` if it belongs to a trace |
 //! | reply | `re`, the command's id; `sessionId` as in the command |
 //! | event | `sessionId` if it is about a session; `seq` if it is stored |
 //! | `error` without `re` | none: it is about the connection |
@@ -45,6 +45,8 @@ pub struct Received {
     pub session: Option<SessionId>,
     /// The command.
     pub command: Command,
+    /// The W3C trace context that it belongs to, as the client wrote it. An invalid one is ignored.
+    pub traceparent: Option<String>,
 }
 
 /// A refused frame. `id` is the client's, if it can be echoed.
@@ -82,7 +84,8 @@ pub fn parse_v2(text: &str) -> Result<Received, Refused> {
         );
         return Err(refuse(ErrorBody::new(ErrorCode::InvalidId, message).with_field("id")));
     }
-    Ok(Received { id, session, command })
+    let traceparent = envelope.traceparent.map(|raw| raw.get().trim_matches('"').to_owned());
+    Ok(Received { id, session, command, traceparent })
 }
 
 /// Returns the session that a command's envelope names.
@@ -204,6 +207,9 @@ struct StrictEnvelope<'a> {
     session_id: Option<SessionId>,
     #[serde(borrow, default)]
     payload: Option<&'a RawValue>,
+    /// Any value is accepted: a malformed context is no reason to refuse a command.
+    #[serde(borrow, default)]
+    traceparent: Option<&'a RawValue>,
 }
 
 /// The fields of a v1 frame beside its payload; others are ignored.

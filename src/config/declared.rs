@@ -386,4 +386,12 @@ settings! {
         /// and deletions, as a hash chain that `reseed audit verify` checks. Unset, these are lines of the log only.
         audit_file: Option<PathBuf> = "", rules::path().optional();
     }
+
+    /// Traces.
+    traces: TraceSettings {
+        /// The address of a collector for OpenTelemetry, such as `http://localhost:4318`, which gets traces and metrics
+        /// by OTLP over HTTP; unset for none. Other standard variables, such as OTEL_SERVICE_NAME, are read from the
+        /// environment; see docker/README.md.
+        otel_exporter_otlp_endpoint: Option<String> = "", rules::base_url("http://localhost:4318").optional();
+    }
 }

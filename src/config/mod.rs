@@ -26,7 +26,7 @@ mod values;
 pub use crate::store::{Database, InvalidDatabase, Postgres, PostgresUrl};
 pub use declared::{
     AuthSettings, ContextSettings, HookSettings, JwtSettings, LimitSettings, ListenSettings, LogSettings, McpSettings,
-    ModelSettings, NodeSettings, Settings, StoreSettings, SummarySettings, ToolSettings, TurnSettings,
+    ModelSettings, NodeSettings, Settings, StoreSettings, SummarySettings, ToolSettings, TraceSettings, TurnSettings,
     UpstreamSettings,
 };
 pub(crate) use printed::help;

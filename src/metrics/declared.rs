@@ -30,6 +30,31 @@ const SHARES: &[f64] = &[0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
 /// Upper bounds for a ratio to a threshold, with fine steps around 1.
 const TRIGGER_SHARES: &[f64] = &[0.5, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.25, 1.5];
 
+/// Upper bounds, in seconds, that the GenAI conventions give for requests to a model.
+const INFERENCE_SECONDS: &[f64] =
+    &[0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
+
+/// Upper bounds that the GenAI conventions give for the tokens of a request.
+const INFERENCE_TOKENS: &[f64] = &[
+    1.0,
+    4.0,
+    16.0,
+    64.0,
+    256.0,
+    1_024.0,
+    4_096.0,
+    16_384.0,
+    65_536.0,
+    262_144.0,
+    1_048_576.0,
+    4_194_304.0,
+    16_777_216.0,
+    67_108_864.0,
+];
+
+/// The providers of the GenAI metrics.
+const PROVIDERS: [&str; 3] = ["openai", "anthropic", "offline"];
+
 const RUNGS: [&str; 7] = [
     "clear_tool_results",
     "model_summary",
@@ -313,6 +338,62 @@ metrics! {
         model: [OTHER],
     },
         "Answered requests of unknown cost: the model has no price, or its server reported no usage.";
+    // The metrics of the GenAI conventions. `trace/series.rs` has their names there.
+    INFERENCE_DURATION: Histogram(INFERENCE_SECONDS), "gen_ai_client_inference_duration_seconds" {
+        gen_ai_operation_name: ["chat"],
+        gen_ai_provider_name: PROVIDERS,
+        gen_ai_request_model: [OTHER],
+        error_type: [""],
+    },
+        "Duration of a request to a model, from sending it to the end of its answer, by error code if it failed.";
+    INFERENCE_FIRST_CHUNK: Histogram(INFERENCE_SECONDS), "gen_ai_client_inference_time_to_first_chunk_seconds" {
+        gen_ai_operation_name: ["chat"],
+        gen_ai_provider_name: PROVIDERS,
+        gen_ai_request_model: [OTHER],
+    },
+        "Time from sending a request to a model to the first piece of its answer.";
+    INFERENCE_INPUT_TOKENS: Histogram(INFERENCE_TOKENS), "gen_ai_client_inference_operation_input_tokens" {
+        gen_ai_operation_name: ["chat"],
+        gen_ai_provider_name: PROVIDERS,
+        gen_ai_request_model: [OTHER],
+    },
+        "Input tokens of a request, as the model server reported them.";
+    INFERENCE_OUTPUT_TOKENS: Histogram(INFERENCE_TOKENS), "gen_ai_client_inference_operation_output_tokens" {
+        gen_ai_operation_name: ["chat"],
+        gen_ai_provider_name: PROVIDERS,
+        gen_ai_request_model: [OTHER],
+    },
+        "Output tokens of a request, as the model server reported them.";
+    INFERENCE_INPUT_TOKENS_TOTAL: Counter, "gen_ai_client_inference_usage_input_tokens_total" {
+        gen_ai_operation_name: ["chat"],
+        gen_ai_provider_name: PROVIDERS,
+        gen_ai_request_model: [OTHER],
+    },
+        "Input tokens that the model server reported, including cached ones.";
+    INFERENCE_OUTPUT_TOKENS_TOTAL: Counter, "gen_ai_client_inference_usage_output_tokens_total" {
+        gen_ai_operation_name: ["chat"],
+        gen_ai_provider_name: PROVIDERS,
+        gen_ai_request_model: [OTHER],
+    },
+        "Output tokens that the model server reported, including reasoning.";
+    INFERENCE_CACHE_READ_TOKENS_TOTAL: Counter, "gen_ai_client_inference_usage_cache_read_input_tokens_total" {
+        gen_ai_operation_name: ["chat"],
+        gen_ai_provider_name: PROVIDERS,
+        gen_ai_request_model: [OTHER],
+    },
+        "Input tokens read from the provider's cache.";
+    INFERENCE_CACHE_WRITE_TOKENS_TOTAL: Counter, "gen_ai_client_inference_usage_cache_write_input_tokens_total" {
+        gen_ai_operation_name: ["chat"],
+        gen_ai_provider_name: PROVIDERS,
+        gen_ai_request_model: [OTHER],
+    },
+        "Input tokens written to the provider's cache.";
+    INFERENCE_REASONING_TOKENS_TOTAL: Counter, "gen_ai_client_inference_usage_reasoning_output_tokens_total" {
+        gen_ai_operation_name: ["chat"],
+        gen_ai_provider_name: PROVIDERS,
+        gen_ai_request_model: [OTHER],
+    },
+        "Output tokens used for reasoning.";
     BUDGET_REFUSALS_TOTAL: Counter, "reseed_budget_refusals_total" {
         budget: ["user", "session", "deployment"],
         per: ["day", "month", "session"],
@@ -402,6 +483,8 @@ metrics! {
         tool: ["history_search", "history_read", OF_CLIENT],
     },
         "Duration of tool calls, by tool; `(client)` stands for all tools of clients.";
+    TRACE_SPANS_TOTAL: Counter, "reseed_trace_spans_total" { outcome: ["sent", "lost"] },
+        "Spans of traces that were `sent` to the collector, or `lost` because it did not take them.";
     STORE_COMMITS_TOTAL: Counter, "reseed_store_commits_total" { outcome: ["ok", "failed"] },
         "Store commits of one or more appends, by outcome: `ok` or `failed`.";
     STORE_COMMIT_SECONDS: Histogram(COMMIT_SECONDS), "reseed_store_commit_seconds" {},

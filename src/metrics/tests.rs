@@ -38,6 +38,10 @@ pub(super) fn record_all() {
     let usage = ReportedUsage { input_tokens: 9, output_tokens: 3, reasoning_tokens: Some(1), ..Default::default() };
     model_request_finished("turn", Outcome::Ok);
     model_tokens("turn", OTHER, &usage);
+    let tokens = Some(UsageTokens::of(&usage));
+    let (lasted, first_chunk) = (Duration::from_secs(2), Some(Duration::from_millis(300)));
+    Inference { provider: "openai", model: OTHER, error: "", lasted, first_chunk, tokens }.record();
+    TRACE_SPANS_TOTAL.add(["sent"], 1);
     model_request_finished("summary", Outcome::Cancelled);
     model_answer_paid("turn", OTHER, Some(1_500));
     model_answer_paid("summary", OTHER, None);

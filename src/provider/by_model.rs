@@ -35,6 +35,10 @@ impl Provider for ByModel {
         self.first.name()
     }
 
+    fn name_of(&self, model: &str) -> &'static str {
+        self.of(model).name()
+    }
+
     fn answer<'a>(&'a self, request: &'a ModelRequest, sink: &'a mut dyn DeltaSink) -> AnswerFuture<'a> {
         self.of(&request.model).answer(request, sink)
     }

@@ -93,6 +93,11 @@ pub trait Provider: Send + Sync {
     /// Returns the provider's name, for the startup line, metrics and the page: `openai`, `offline`.
     fn name(&self) -> &'static str;
 
+    /// Returns the name of the provider that serves this model.
+    fn name_of(&self, _model: &str) -> &'static str {
+        self.name()
+    }
+
     /// Sends one request to the model.
     fn answer<'a>(&'a self, request: &'a ModelRequest, sink: &'a mut dyn DeltaSink) -> AnswerFuture<'a>;
 

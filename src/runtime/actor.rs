@@ -21,6 +21,7 @@ use super::{
     errors::{stopping, store_error},
     feed::Feed,
     handle::{Mailbox, Message, SessionHandle},
+    inference::Cause,
     load::path,
     model_calls::ModelCalls,
     prewarm::Prewarm,
@@ -281,7 +282,11 @@ impl Actor {
                 // A connection that has gone in the meantime is detected by its closed channel.
                 let _ = answer.send(attached);
             }
-            Message::Command { origin, id, command, outgoing } => self.command(origin, id, command, &outgoing).await?,
+            Message::Command { origin, id, command, outgoing, context } => {
+                self.effects.trace.begin_command(&id, context);
+                self.command(origin, id, command, &outgoing).await?;
+                self.effects.trace.end_command();
+            }
             Message::Hosting { origin, id, command, outgoing } => self.hosting(origin, id, command, &outgoing).await?,
             Message::Snapshot(answer) => {
                 if let Some(agent) = &self.agent {
@@ -366,7 +371,8 @@ impl Actor {
         match agent.is_idle() {
             true if self.feed.readers() > 0 => {
                 let model = &mut self.effects.model;
-                let meter = |request: &ModelRequest| model.meter(request, UsagePurpose::Prewarm);
+                let cause = Cause { is_compacted: state.compactions > 0, parent: None };
+                let meter = |request: &ModelRequest| model.meter(request, UsagePurpose::Prewarm, cause);
                 prewarm.idle(agent, &self.shared, &self.row.owner(), meter);
             }
             true => prewarm.rest(),
@@ -439,7 +445,10 @@ impl Actor {
                 Effect::CallHook(call) => {
                     let CallHook { place, call, awaited } = *call;
                     match place {
-                        HookPlace::Server => self.effects.hooks.ask(call, awaited),
+                        HookPlace::Server => {
+                            let span = self.effects.trace.hook(&call, "server");
+                            self.effects.hooks.ask(call, awaited, span);
+                        }
                         HookPlace::Client => {
                             let call_id = call.call_id.clone();
                             if let Some(input) = self.call_client(call, awaited)
@@ -454,7 +463,10 @@ impl Actor {
                     }
                 }
                 Effect::CallTool(call) => match call.place {
-                    ToolPlace::Server => self.effects.tools.start(*call),
+                    ToolPlace::Server => {
+                        let span = self.effects.trace.tool(&call.name, &call.call_id);
+                        self.effects.tools.start(*call, span);
+                    }
                     ToolPlace::Client => {
                         self.effects.measure.client_call_starts(&call.call_id);
                         self.run_open_calls();

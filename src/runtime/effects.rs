@@ -13,6 +13,7 @@ use super::{
     outbox::Outbox,
     pending_replies::{PendingReplies, mark_duplicate},
     readable::check_read_back,
+    session_trace::SessionTrace,
     shared::Shared,
     state_copy::StateCopy,
     tools::ToolCalls,
@@ -47,6 +48,7 @@ pub(super) struct Effects {
     pub(super) hooks: HookCalls,
     pub(super) tools: ToolCalls,
     pub(super) measure: Measure,
+    pub(super) trace: SessionTrace,
     /// The command being executed, until it is answered. Each command gets one reply, even if something fails.
     expected: Option<CommandId>,
     /// Replies to commands that are answered after later ones.
@@ -71,6 +73,7 @@ impl Effects {
         mailbox: WeakMailbox,
     ) -> Self {
         let measure = Measure::new(lease.session.clone());
+        let trace = SessionTrace::new(shared.traces(), &lease.session, copy.state().turn.is_some());
         let hooks = HookCalls::new(shared.clone(), lease.session.clone(), mailbox.clone());
         let tools = ToolCalls::new(shared.clone(), lease.session.clone(), mailbox);
         let pending = PendingReplies::new(lease.session.clone());
@@ -86,6 +89,7 @@ impl Effects {
             hooks,
             tools,
             measure,
+            trace,
             expected: None,
             pending,
         }
@@ -157,6 +161,7 @@ impl Effects {
         let changes_model = sets_model(&events).is_some_and(|model| *model != self.copy.state().model);
         let mut records = Vec::with_capacity(events.len());
         let (streamed, mut ends) = (self.feed.unfinished_item(), None);
+        self.trace.appending(&events);
         for event in &events {
             self.copy.apply(event);
             self.note(now, event);
@@ -186,10 +191,14 @@ impl Effects {
         let head = Head { state: self.copy.take_due(&events), ..self.head.clone() };
         let usage = self.model.spent.take();
         let step = store::Append { records, marks: stored_marks, usage: usage.clone(), head };
+        let commit = self.trace.commit(bodies.len());
         if let Err(error) = self.shared.store.append(&self.lease, first_seq, step).await {
+            commit.fail(ErrorCode::StoreFailed.as_str());
             self.model.spent.put_back(usage);
             return Err(self.append_failed(&error));
         }
+        commit.end();
+        self.trace.appended(&events);
         self.shared.budgets.written(&usage);
         self.changed = true;
         for mark in marks {
@@ -267,6 +276,7 @@ impl Effects {
     /// Publishes an event that is not stored.
     pub(super) fn emit(&mut self, event: &EphemeralEvent) {
         self.measure.emitted(event);
+        self.trace.emitted(event);
         self.feed.emit(event);
     }
 
@@ -307,7 +317,8 @@ impl Effects {
     /// Sends a request to the model.
     pub(super) fn call_model(&mut self, call: CallModel) {
         let measure = &mut self.measure;
-        self.model.start(call, || measure.first_delta());
+        let cause = self.trace.cause(call.body.purpose, self.copy.state().compactions > 0);
+        self.model.start(call, cause, || measure.first_delta());
     }
 
     /// Records why a request of the running turn failed, for the log.
@@ -320,6 +331,7 @@ impl Effects {
     }
 
     pub(super) async fn release(&mut self) {
+        self.trace.leave();
         self.model.cancel_all();
         self.hooks.cancel_all();
         self.tools.cancel_all();

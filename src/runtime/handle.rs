@@ -12,6 +12,7 @@ use crate::core::{
     hook::HookSpec,
 };
 use crate::store::{Error as StoreError, LeasedSession, SessionStore, StoredRecord};
+use crate::trace::{self, SpanContext};
 use reseed_protocol::{
     CommandId, ConnectionId, ErrorBody, SessionId,
     command::{HostingCommand, SessionCommand},
@@ -134,6 +135,8 @@ pub(super) enum Message {
         id: CommandId,
         command: SessionCommand,
         outgoing: Outbox,
+        /// The context of a trace that it belongs to.
+        context: Option<Box<SpanContext>>,
     },
     Hosting {
         origin: Origin,
@@ -253,7 +256,7 @@ impl SessionHandle {
         self.mailbox.ask(|answer| Message::Attach(attach, answer)).await
     }
 
-    /// Sends a command; its one reply is sent through `outgoing`.
+    /// Sends a command, with the task's trace context; its one reply is sent through `outgoing`.
     ///
     /// # Errors
     /// [`Gone`]: the command was not accepted.
@@ -264,7 +267,8 @@ impl SessionHandle {
         command: SessionCommand,
         outgoing: Outbox,
     ) -> Result<(), Gone> {
-        self.mailbox.send(Message::Command { origin, id, command, outgoing }).await
+        let context = trace::current().map(Box::new);
+        self.mailbox.send(Message::Command { origin, id, command, outgoing, context }).await
     }
 
     /// Sends a command about hosting; its one reply is sent through `outgoing`.

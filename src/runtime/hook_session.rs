@@ -12,6 +12,7 @@ use crate::{
     core::agent_loop::{Origin, Snapshot},
     hooks::{Access, AccessFuture},
     store::EntryQuery,
+    trace,
 };
 use reseed_protocol::{
     CallId, Entry, EntryId, ErrorBody, ErrorCode, SessionId,
@@ -53,7 +54,8 @@ impl Access for HookSession {
             let id = format!("hook-{}-{number}", self.call_id).parse();
             let id = id.map_err(|_| ErrorBody::new(ErrorCode::Internal, "a hook's call has an invalid id"))?;
             let (outgoing, mut incoming) = Outbox::new(1);
-            let message = Message::Command { origin: Origin::HOOK, id, command, outgoing };
+            let context = trace::current().map(Box::new);
+            let message = Message::Command { origin: Origin::HOOK, id, command, outgoing, context };
             self.mailbox()?.send(message).await.map_err(gone)?;
             match incoming.recv().await {
                 Some(Outgoing::Reply(replied)) => Ok(replied.reply),

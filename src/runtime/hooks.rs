@@ -11,6 +11,7 @@ use crate::{
         Outcome,
         calls::{HookCallMeter, HookKind, hook_skipped},
     },
+    trace::{Span, within},
 };
 use reseed_protocol::{
     CallId, ErrorCode, SessionId, Timestamp,
@@ -74,7 +75,7 @@ impl HookCalls {
     }
 
     /// Calls the hook. An awaited answer arrives in the mailbox.
-    pub(super) fn ask(&mut self, call: HookCall, awaited: bool) {
+    pub(super) fn ask(&mut self, call: HookCall, awaited: bool, span: Span) {
         let hooks = self.shared.parts.in_use().hooks.clone();
         let found = hooks.find(&call).and_then(|at| hooks.get(at).map(|(spec, kind)| (at, spec.clone(), kind)));
         let Some((at, spec, kind)) = found else {
@@ -87,9 +88,9 @@ impl HookCalls {
         };
         let hook = Found { hooks, at, spec, kind };
         if awaited {
-            self.ask_and_wait(hook, call);
+            self.ask_and_wait(hook, call, span);
         } else {
-            self.tell(hook, call);
+            self.tell(hook, call, span);
         }
     }
 
@@ -104,7 +105,7 @@ impl HookCalls {
         Session::new(Arc::new(HookSession { shared, session, mailbox, call_id, commands: AtomicU64::new(0) }))
     }
 
-    fn ask_and_wait(&mut self, hook: Found, call: HookCall) {
+    fn ask_and_wait(&mut self, hook: Found, call: HookCall, span: Span) {
         let Found { hooks, at, spec, kind } = hook;
         self.awaited.retain(|_, call| !call.task.is_finished());
         let meter = Arc::new(HookCallMeter::new(kind, spec.point));
@@ -115,17 +116,18 @@ impl HookCalls {
         let handle = self.handle(id.clone());
         let task = tokio::spawn(async move {
             let answer = match room {
-                true => hooks.call(at, call, handle).await,
+                true => within(span.context(), hooks.call(at, call, handle)).await,
                 false => Err(HookFault::failed(format!("{CALLS_MAX} hook calls of this session are already running"))),
             };
             outcome.ended(outcome_of(&answer));
+            end(span, outcome_of(&answer));
             log_fault(&session, &name, &answer);
             mailbox.tell(Input::HookAnswered { call_id, answer: Box::new(answer) }).await;
         });
         self.awaited.insert(id, Awaited { deadline, meter, task: task.abort_handle() });
     }
 
-    fn tell(&self, hook: Found, call: HookCall) {
+    fn tell(&self, hook: Found, call: HookCall, span: Span) {
         let Found { hooks, at, spec, kind } = hook;
         let Ok(permit) = self.observers.clone().try_acquire_owned() else {
             hook_skipped(kind, spec.point);
@@ -137,11 +139,13 @@ impl HookCalls {
         tokio::spawn(async move {
             let _told: OwnedSemaphorePermit = permit;
             let meter = HookCallMeter::new(kind, spec.point);
-            let answer = timeout(limit, hooks.call(at, call, handle)).await.unwrap_or_else(|_| {
+            let calling = within(span.context(), hooks.call(at, call, handle));
+            let answer = timeout(limit, calling).await.unwrap_or_else(|_| {
                 let message = format!("it took longer than {} ms", limit.as_millis());
                 Err(HookFault { code: ErrorCode::HookTimeout, message })
             });
             meter.ended(outcome_of(&answer));
+            end(span, outcome_of(&answer));
             log_fault(&session, &spec.name, &answer);
         });
     }
@@ -157,6 +161,14 @@ impl HookCalls {
     /// Cancels all awaited calls.
     pub(super) fn cancel_all(&mut self) {
         self.awaited.clear();
+    }
+}
+
+/// Ends the span of a call.
+pub(super) fn end(span: Span, outcome: Outcome) {
+    match outcome {
+        Outcome::Error(code) => span.fail(code.as_str()),
+        _ => span.end(),
     }
 }
 

@@ -376,7 +376,12 @@ pub(super) fn model_left(purpose: &'static str, panicked: bool) {
     metrics::model_request_finished(purpose, outcome);
 }
 
-pub(super) fn model_answered(asked: &ModelRequest, deployment: &Deployment, outcome: &Result<Answer, ModelFault>) {
+/// Records the outcome of a request. Returns the label of its model.
+pub(super) fn model_answered(
+    asked: &ModelRequest,
+    deployment: &Deployment,
+    outcome: &Result<Answer, ModelFault>,
+) -> &'static str {
     let purpose = metrics::purpose_of(asked);
     let (counted, reported) = match outcome {
         Ok(answer) => (Outcome::Ok, answer.usage),
@@ -393,6 +398,7 @@ pub(super) fn model_answered(asked: &ModelRequest, deployment: &Deployment, outc
         let cost = usage.and_then(|usage| deployment.prices.cost_nano_usd(&asked.model, &usage));
         metrics::model_answer_paid(purpose, model, cost);
     }
+    model
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 use super::{
     errors::store_error,
     feed::Feed,
+    inference::{Cause, Inference},
     measure::{model_answered, model_left},
     shared::Shared,
 };
@@ -16,10 +17,11 @@ use crate::{
         prewarm::CacheTerms,
         usage_row::{UsagePurpose, UsageRow, UsageTokens},
     },
-    metrics::purpose_of,
+    metrics::{model_label, purpose_of},
     provider::{AnswerFuture, Delay, DeltaSink, ModelsFuture, Provider, Slots},
     shares::budgets::{Notice, Refused, Whose},
     store::Lease,
+    trace::{SpanContext, within},
 };
 use reseed_protocol::{ErrorCode, Message, Role, Timestamp, UsageSource, event::EphemeralEvent, turn::BudgetNotice};
 use std::sync::{
@@ -72,6 +74,7 @@ struct MeteredRequest {
     input_tokens: u64,
     /// The most tokens of its answer.
     output_tokens_max: u64,
+    cause: Cause,
 }
 
 #[derive(Debug, Default)]
@@ -83,6 +86,8 @@ struct Progress {
     is_sent: bool,
     /// How often the request was withdrawn after it had been sent.
     withdrawn: u32,
+    /// The request while the provider works on it.
+    inference: Option<Inference>,
 }
 
 impl Meter {
@@ -92,7 +97,7 @@ impl Meter {
         (spent, feed): (Arc<Spent>, Arc<Feed>),
         (owner, lease, number): (&str, &Lease, u64),
         request: &ModelRequest,
-        purpose: UsagePurpose,
+        (purpose, cause): (UsagePurpose, Cause),
     ) -> Self {
         let row = UsageRow {
             id: format!("{}-{}-{number}", lease.epoch, lease.term),
@@ -106,7 +111,7 @@ impl Meter {
             cost_nano_usd: None,
         };
         let output_tokens_max = request.envelope.options.max_output_tokens.unwrap_or(OUTPUT_TOKENS);
-        let body = MeteredRequest { row, input_tokens: request.envelope.meta.tokens, output_tokens_max };
+        let body = MeteredRequest { row, input_tokens: request.envelope.meta.tokens, output_tokens_max, cause };
         Self { shared, spent, feed, body, bytes: AtomicU64::new(0), progress: Mutex::default() }
     }
 
@@ -133,23 +138,28 @@ impl Meter {
         }
     }
 
-    /// Notes that the request is being sent.
+    /// Notes that the request is being sent to this provider. Returns the context that goes with it.
     ///
     /// # Errors
     /// It was cancelled, and must not be sent.
-    fn sent(&self) -> Result<(), ModelFault> {
+    fn sent(&self, provider: &'static str, request: &ModelRequest) -> Result<Option<SpanContext>, ModelFault> {
         let mut progress = self.progress();
         if progress.has_ended {
             return Err(cancelled());
         }
         progress.is_sent = true;
-        Ok(())
+        let (cause, session) = (&self.body.cause, &self.body.row.session);
+        let inference = Inference::sent(self.shared.traces(), cause, session, provider, request);
+        Ok(progress.inference.insert(inference).context())
     }
 
     /// Notes that a piece of the answer has arrived.
     pub(super) fn shown(&self, bytes: usize) {
         // A piece without text, such as the beginning of a call, also shows that the model works.
-        self.bytes.fetch_add((bytes as u64).max(1), Ordering::Relaxed);
+        let is_first = self.bytes.fetch_add((bytes as u64).max(1), Ordering::Relaxed) == 0;
+        if is_first && let Some(inference) = &mut self.progress().inference {
+            inference.speaks();
+        }
     }
 
     /// Records how the request ended, unless it was cancelled before.
@@ -160,7 +170,10 @@ impl Meter {
             return;
         }
         let deployment = self.shared.parts.deployment();
-        model_answered(request, &deployment, outcome);
+        let label = model_answered(request, &deployment, outcome);
+        if let Some(inference) = progress.inference.take() {
+            inference.ended(label, outcome);
+        }
         let reported = match outcome {
             Ok(answer) => answer.usage,
             Err(fault) => fault.origin.usage,
@@ -179,6 +192,7 @@ impl Meter {
     pub(super) fn cancelled(&self) {
         let mut progress = self.progress();
         if !std::mem::replace(&mut progress.has_ended, true) {
+            self.interrupt(&mut progress);
             self.estimate_if_sent(&progress, false);
         }
     }
@@ -203,9 +217,17 @@ impl Meter {
         let mut progress = self.progress();
         if !progress.has_ended && std::mem::take(&mut progress.is_sent) {
             progress.withdrawn += 1;
+            self.interrupt(&mut progress);
             let id = format!("{}-{}", self.body.row.id, progress.withdrawn);
             self.push(UsageRow { id, ..self.estimated(self.written_tokens()) });
             self.bytes.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn interrupt(&self, progress: &mut Progress) {
+        if let Some(inference) = progress.inference.take() {
+            let deployment = self.shared.parts.deployment();
+            inference.cancelled(model_label(&self.body.row.model, &deployment.configured_models()));
         }
     }
 
@@ -334,10 +356,14 @@ impl Provider for MeteredProvider<'_> {
         self.provider.name()
     }
 
+    fn name_of(&self, model: &str) -> &'static str {
+        self.provider.name_of(model)
+    }
+
     fn answer<'a>(&'a self, request: &'a ModelRequest, sink: &'a mut dyn DeltaSink) -> AnswerFuture<'a> {
         Box::pin(async move {
-            self.meter.sent()?;
-            self.provider.answer(request, sink).await
+            let context = self.meter.sent(self.name_of(&request.model), request)?;
+            within(context, self.provider.answer(request, sink)).await
         })
     }
 

@@ -5,6 +5,7 @@ use super::{
     cluster::Since,
     feed::Feed,
     handle::WeakMailbox,
+    inference::Cause,
     measure::model_left,
     metering::{CancelsOnDrop, Meter, MeteredProvider, MeteredSink, Spent},
     readable::readable,
@@ -90,7 +91,7 @@ impl ModelCalls {
     }
 
     /// Starts a request. `began` is the start time for measuring the first piece of its answer, if that is measured.
-    pub(super) fn start(&mut self, call: CallModel, began: impl FnOnce() -> Option<Instant>) {
+    pub(super) fn start(&mut self, call: CallModel, cause: Cause, began: impl FnOnce() -> Option<Instant>) {
         let CallModel { request, body, shown_as, withheld, makes_way, spent_on } = call;
         debug_assert!(body.is_paired(), "a call without its result, which no provider accepts");
         // A wait for the model server is reported even if the answer is withheld.
@@ -114,7 +115,7 @@ impl ModelCalls {
             term: self.lease.term,
             last_seq: self.feed.seq(),
         };
-        let meter = self.meter(&body, spent_on);
+        let meter = self.meter(&body, spent_on, cause);
         let metered = meter.clone();
         let hurry = CancellationToken::new();
         let hurried = hurry.clone();
@@ -194,11 +195,11 @@ impl ModelCalls {
     }
 
     /// Returns the meter of a new request.
-    pub(super) fn meter(&mut self, request: &ModelRequest, spent_on: UsagePurpose) -> Arc<Meter> {
+    pub(super) fn meter(&mut self, request: &ModelRequest, spent_on: UsagePurpose, cause: Cause) -> Arc<Meter> {
         self.started += 1;
         let of = (&*self.owner, &self.lease, self.started);
         let outcome = (self.spent.clone(), self.feed.clone());
-        Arc::new(Meter::new(self.shared.clone(), outcome, of, request, spent_on))
+        Arc::new(Meter::new(self.shared.clone(), outcome, of, request, (spent_on, cause)))
     }
 
     /// Returns the model of the turn's request, if it is this one.

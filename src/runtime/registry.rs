@@ -38,6 +38,7 @@ use crate::{
     },
     store::{Error as StoreError, NodeId, SessionHead, SessionStore, UNFINISHED, WithUnstored},
     tools::Toolset,
+    trace::Traces,
 };
 use dashmap::DashMap;
 use reseed_protocol::{
@@ -47,7 +48,7 @@ use reseed_protocol::{
 };
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -141,6 +142,7 @@ impl Registry {
             damaged: DashMap::new(),
             resting: Resting::default(),
             shares,
+            traces: OnceLock::new(),
             cluster,
         };
         Arc::new(Self {
@@ -180,6 +182,16 @@ impl Registry {
     /// Returns the budgets. They limit nothing until rules are set.
     pub(crate) fn budgets(&self) -> &Budgets {
         &self.shared.budgets
+    }
+
+    /// Makes spans with these traces from now on. Only the first call counts.
+    pub(crate) fn trace_with(&self, traces: Traces) {
+        let _ = self.shared.traces.set(traces);
+    }
+
+    /// Returns what makes spans.
+    pub(crate) fn traces(&self) -> &Traces {
+        self.shared.traces()
     }
 
     /// Returns the users' shares.

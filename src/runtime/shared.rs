@@ -16,10 +16,14 @@ use crate::{
     },
     shares::{Shares, budgets::Budgets},
     store::{Error as StoreError, SessionStore, has_room, memory::MemoryStore},
+    trace::Traces,
 };
 use dashmap::DashMap;
 use reseed_protocol::{ErrorBody, ErrorCode, SessionId};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 use tokio_util::sync::CancellationToken;
 
 /// State shared by all actors.
@@ -50,6 +54,8 @@ pub(super) struct Shared {
     pub(super) budgets: Budgets,
     /// The limits on the sessions and bytes that each user may store.
     pub(super) stored: StoredShares,
+    /// Makes spans. Set once, before the first session is opened.
+    pub(super) traces: OnceLock<Traces>,
     /// This server's membership in the cluster, if it is one of several.
     pub(super) cluster: Option<Arc<Keeper>>,
 }
@@ -59,6 +65,11 @@ pub(super) struct Shared {
 const DAMAGED_MAX: usize = 10_000;
 
 impl Shared {
+    /// Returns what makes spans.
+    pub(super) fn traces(&self) -> &Traces {
+        self.traces.get_or_init(Traces::default)
+    }
+
     /// Refuses more in memory if it is full of sessions that are not stored, or of this owner's.
     pub(super) fn check_memory(&self, owner: &str) -> Result<(), ErrorBody> {
         if has_room(&self.unstored, owner) {

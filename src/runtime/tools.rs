@@ -5,6 +5,7 @@ use crate::{
     core::agent_loop::{CallTool, Input},
     metrics::calls::ToolCallMeter,
     tools::{Call, Output, Progress},
+    trace::{Span, within},
 };
 use reseed_protocol::{CallId, SessionId};
 use std::{collections::BTreeMap, sync::Arc};
@@ -33,7 +34,7 @@ impl ToolCalls {
     }
 
     /// Starts a call. Its answer arrives in the mailbox, even if the tool panics.
-    pub(super) fn start(&mut self, call: CallTool) {
+    pub(super) fn start(&mut self, call: CallTool, span: Span) {
         self.running.retain(|_, running| !running.0.is_finished());
         let CallTool { call_id, name, arguments, leaf, .. } = call;
         let tools = self.shared.parts.in_use().tools.clone();
@@ -45,11 +46,16 @@ impl ToolCalls {
             let output = match serde_json::from_str(if arguments.trim().is_empty() { "{}" } else { &arguments }) {
                 Ok(arguments) => {
                     let call = Call { call_id: call_id.clone(), session, leaf, arguments, progress };
-                    tools.call(&name, call).await
+                    within(span.context(), tools.call(&name, call)).await
                 }
                 Err(error) => Output::error(format!("The arguments are not JSON: {error}.")),
             };
             meter.ended(output.is_error);
+            if output.is_error {
+                span.fail("tool_failed")
+            } else {
+                span.end()
+            }
             mailbox.tell(Input::ToolAnswered { call_id, output }).await;
         });
         self.running.insert(id, Running(task.abort_handle()));

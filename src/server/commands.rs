@@ -17,6 +17,7 @@ use crate::{
     },
     shares::turns::{Turn, Turns},
     store::NodeRow,
+    trace::within,
 };
 use reseed_protocol::{
     CloseCode, CommandId, ErrorBody, ErrorCode, PROTOCOL_VERSION, SessionId,
@@ -77,7 +78,7 @@ fn not_greeted(name: &str) -> ErrorBody {
 
 /// Handles a text frame.
 pub(super) async fn received(connection: &mut Connection, text: &FrameText, greeted: bool) -> Flow {
-    let Received { id, session, command } = match frame::parse_v2(text) {
+    let Received { id, session, command, traceparent } = match frame::parse_v2(text) {
         Ok(received) => received,
         Err(Refused { id, session, error }) => {
             // Nothing may precede `hello`. This takes priority over other errors of the frame.
@@ -112,7 +113,11 @@ pub(super) async fn received(connection: &mut Connection, text: &FrameText, gree
     };
     let answered = match &reading {
         Err(error) => Err(error.clone()),
-        Ok(_) => carry_out(connection, &id, session.as_ref(), command, text).await,
+        Ok(_) => {
+            let context = connection.app.registry.traces().of_command(traceparent.as_deref());
+            let context = context.or_else(|| connection.context.clone()).map(|context| *context);
+            within(context, carry_out(connection, &id, session.as_ref(), command, text)).await
+        }
     };
     let (reply, session) = match answered {
         // The session answers through the connection's channel.

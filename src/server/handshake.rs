@@ -106,6 +106,7 @@ async fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Respon
         (token, ticket) => app.auth.check(token, ticket.as_deref()).await.map(Some),
     };
     let guest = parts.extensions.get::<Arc<Guest>>().cloned();
+    let context = app.registry.traces().of_headers(&parts.headers);
     let bytes_max = app.admission.message_bytes_max;
     let socket = if negotiated { socket.protocols([SUBPROTOCOL_V2]) } else { socket };
     let address = peer.map_or_else(|| Ipv4Addr::UNSPECIFIED.into(), |peer| peer.ip());
@@ -135,7 +136,8 @@ async fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Respon
                 return;
             };
             let permits = (of_all, of_user);
-            let connection = Connection::new(app, Link::Socket(socket), grant, negotiated, address, permits, guest);
+            let mut connection = Connection::new(app, Link::Socket(socket), grant, negotiated, address, permits, guest);
+            connection.context = context;
             Box::pin(Box::new(connection).run()).await;
         }))
     })

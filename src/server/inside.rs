@@ -6,7 +6,7 @@ use super::{
     connection::{Connection, Link},
     door::Guest,
 };
-use crate::{metrics::limits::Limit, shares::Share};
+use crate::{metrics::limits::Limit, shares::Share, trace::SpanContext};
 use axum::{
     extract::{ConnectInfo, Query, ws::Message},
     http::{StatusCode, request::Parts},
@@ -54,7 +54,9 @@ impl Entrance for App {
                 guest.known_as(grant.name());
             }
             let address = address.unwrap_or_else(|| Ipv4Addr::UNSPECIFIED.into());
-            let inside: Box<dyn Connect> = Box::new(Inside { app: self, grant, address, dialect: dialect.as_str() });
+            let context = self.registry.traces().of_headers(&parts.headers);
+            let inside: Box<dyn Connect> =
+                Box::new(Inside { context, app: self, grant, address, dialect: dialect.as_str() });
             Ok(inside)
         })
     }
@@ -106,6 +108,7 @@ struct Inside {
     grant: Arc<Grant>,
     address: IpAddr,
     dialect: &'static str,
+    context: Option<Box<SpanContext>>,
 }
 
 impl Connect for Inside {
@@ -130,6 +133,7 @@ impl Inside {
             let link = Link::Inside(end);
             let mut connection = Connection::new(app, link, grant, true, self.address, (of_all, Some(of_user)), None);
             connection.start_inside(self.dialect);
+            connection.context.clone_from(&self.context);
             tracker.track_future(Box::new(connection).run())
         });
         Ok(Box::new(client))

@@ -14,6 +14,7 @@ use super::{
     relay::links::arrived,
     single,
 };
+use crate::trace::within;
 use axum::extract::ws::Message;
 use reseed_dialects::Speaks;
 use reseed_protocol::{CloseCode, ErrorBody, ErrorCode, frame::peek_type};
@@ -101,7 +102,10 @@ impl Connection {
                 }
                 match self.dialect.speaks {
                     Speaks::V2 { greeted } => commands::received(self, &text, greeted).await?,
-                    _ => single::received(self, text.as_str()).await?,
+                    _ => {
+                        let context = self.context.as_deref().cloned();
+                        within(context, single::received(self, text.as_str())).await?;
+                    }
                 }
                 self.flush().await
             }

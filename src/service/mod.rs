@@ -31,6 +31,7 @@ use crate::{
     },
     store::{self, NewNode, Secret, SessionStore},
     tools::Tool,
+    trace::Exports,
 };
 use anyhow::Context as _;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -54,6 +55,7 @@ pub struct Service {
     minutes: Arc<Minutes>,
     notice: Duration,
     grace: Duration,
+    exports: Exports,
     /// The settings with which it was started. Locked while new settings are applied.
     settings: tokio::sync::Mutex<Settings>,
 }
@@ -133,6 +135,7 @@ impl Service {
         }
         self.app.admission.audit.server("stop", "stopped");
         self.app.admission.audit.close().await;
+        self.exports.stop().await;
     }
 
     /// Continues the audit log in a new file if AUDIT_FILE was moved away.
@@ -230,6 +233,11 @@ pub async fn start_with_extensions(
         cluster: cluster.clone(),
     });
     registry.budgets().replace(budgets);
+    let metrics = metrics::install();
+    metrics::begin_models(&registry.parts().deployment().configured_models());
+    let endpoint = settings.traces.otel_exporter_otlp_endpoint.as_deref();
+    let (exports, traces) = Exports::start(endpoint, &settings.node.name(), &metrics)?;
+    registry.trace_with(traces);
     // Forks that cannot be settled stay hidden, and are tried again at the next start.
     if let Err(error) = fork::settle(&registry).await {
         tracing::error!(%error, "settle unfinished forks");
@@ -263,11 +271,7 @@ pub async fn start_with_extensions(
         },
         peers: Peers::new(settings.node.node_token.clone()),
         backups: Backups::new(settings.store.database(), settings.backup_path()),
-        metrics: {
-            let installed = metrics::install();
-            metrics::begin_models(&registry.parts().deployment().configured_models());
-            installed
-        },
+        metrics,
         stopping: Stopping::default(),
         pages: Default::default(),
         origins: AtomicU64::new(0),
@@ -287,7 +291,7 @@ pub async fn start_with_extensions(
     let running = serve(listeners, app.clone()).context("serve")?;
     let notice = Duration::from_secs(listen.shutdown_notice_secs);
     let (grace, settings) = (Duration::from_secs(listen.shutdown_grace_secs), given.clone().into());
-    Ok(Service { running, app, registry, store, server_tools, minutes, notice, grace, settings })
+    Ok(Service { running, app, registry, store, server_tools, minutes, notice, grace, exports, settings })
 }
 
 /// Returns the keys of what clients keep for the server: the first one signs, and all are accepted. The last one is the

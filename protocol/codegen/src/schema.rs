@@ -164,7 +164,9 @@ impl Document {
                 };
                 let address = spec.map_or(Address::None, |spec| spec.address);
                 let session = (address != Address::None).then(|| ("sessionId", session, address == Address::Required));
-                [("id", id, true)].into_iter().chain(session).collect()
+                let says = "The W3C trace context that the command belongs to. An invalid one is ignored.";
+                let trace = spec.map(|_| ("traceparent", json!({ "type": "string", "description": says }), false));
+                [("id", id, true)].into_iter().chain(session).chain(trace).collect()
             }
             _ if !self.closed => {
                 let says = "The id of the command, or one of the server's own if this answers no command.";

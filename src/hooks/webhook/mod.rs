@@ -19,6 +19,7 @@ use super::{Hook, HookFuture};
 use crate::{
     clock::Clock,
     core::hook::{HookFault, HookSpec},
+    trace,
 };
 use bytes::Bytes;
 use reqwest::{
@@ -145,6 +146,7 @@ impl Webhook {
         for (name, value) in [(ID, id), (TIMESTAMP, &seconds), (SIGNATURE, &signature)] {
             headers.insert(name, HeaderValue::from_str(value).expect("ids, digits and base64 are visible ASCII"));
         }
+        trace::add_headers(trace::current(), &mut headers);
         self.http.post(self.url.clone()).headers(headers).body(body).send().await
     }
 }

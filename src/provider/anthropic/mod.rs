@@ -30,6 +30,7 @@ use crate::{
         need::Needs,
         prewarm::CacheTerms,
     },
+    trace,
 };
 use models::Limits;
 pub(crate) use models::is_dated;
@@ -159,7 +160,9 @@ impl Anthropic {
     async fn open(&self, body: Vec<u8>, betas: &[&str]) -> Result<Events, ModelFault> {
         let sending = async {
             let url = format!("{}/v1/messages", self.address.base_url());
-            let request = self.transport.client().post(url).headers(self.headers.clone());
+            let mut headers = self.headers.clone();
+            trace::add_headers(trace::current(), &mut headers);
+            let request = self.transport.client().post(url).headers(headers);
             let mut request = request.header(CONTENT_TYPE, "application/json").header(ACCEPT, "text/event-stream");
             if !betas.is_empty() {
                 request = request.header("anthropic-beta", betas.join(","));

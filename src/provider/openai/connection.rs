@@ -12,6 +12,7 @@ use crate::{
         fault::fault,
         upstream::{Address, Events, InvalidOptions, Timeouts, Transport, key_header, lost},
     },
+    trace,
 };
 use async_openai::{Client, config::Config, error::OpenAIError, middleware::HttpRequestFactory};
 use reqwest::{
@@ -66,7 +67,9 @@ impl Connection {
     pub(super) async fn compact(&self, body: &(impl Serialize + Sync)) -> Result<Events, ModelFault> {
         let config = self.client.config();
         let sending = async {
-            let request = self.transport.client().post(config.url("/responses/compact")).headers(config.headers());
+            let mut headers = config.headers();
+            trace::add_headers(trace::current(), &mut headers);
+            let request = self.transport.client().post(config.url("/responses/compact")).headers(headers);
             let request = request.header(CONTENT_TYPE, "application/json").header(ACCEPT, "application/json");
             let bytes = serde_json::to_vec(body).unwrap_or_default();
             request.body(bytes).send().await.map_err(|error| lost(&error))
@@ -138,6 +141,7 @@ enum Sent {
 async fn send(http: reqwest::Client, request: HttpRequestFactory) -> Result<Response, OpenAIError> {
     let mut request = request.build().await?;
     request.headers_mut().insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+    trace::add_headers(trace::current(), request.headers_mut());
     let sent = match http.execute(request).await {
         Ok(response) => Sent::Answered(response),
         Err(error) => Sent::Lost(error),

@@ -2,7 +2,11 @@
 //!
 //! A call is only for the host, and others do not see it. The loop decides what happens if the client is absent.
 
-use super::{Actor, End, hosting::Host, members::Member};
+use super::{
+    Actor, End,
+    hosting::{Asked, Host},
+    members::Member,
+};
 use crate::{
     core::{
         agent_loop::{AgentLoop, Input},
@@ -12,12 +16,14 @@ use crate::{
         Outcome,
         calls::{HookCallMeter, HookKind, hook_skipped},
     },
+    runtime::hooks::end,
+    trace::Span,
 };
 use reseed_protocol::{
     CallId, ErrorCode, Timestamp,
     command::SessionCommand,
     event::EphemeralEvent,
-    hooks::{HookCall, HookCancelled, HookPoint},
+    hooks::{HookCall, HookCancelled},
     tools::CallOutcome,
 };
 use std::time::Duration;
@@ -32,18 +38,21 @@ const ASKED_MAX: usize = 256;
 
 impl Host {
     /// Records that a call is sent. A call that is sent again when its client returns counts as one call.
-    fn note_asked(&mut self, call_id: CallId, point: HookPoint, deadline: Option<Timestamp>) {
-        if let Some((_, last)) = self.asked.get_mut(&call_id) {
-            *last = deadline;
+    fn note_asked(&mut self, call: &HookCall, span: impl FnOnce() -> Span) {
+        if let Some(asked) = self.asked.get_mut(&call.call_id) {
+            asked.deadline = call.deadline;
         } else if self.asked.len() < ASKED_MAX {
-            self.asked.insert(call_id, (HookCallMeter::new(HookKind::Client, point), deadline));
+            let meter = HookCallMeter::new(HookKind::Client, call.event.point());
+            let asked = Asked { meter, span: span(), deadline: call.deadline };
+            self.asked.insert(call.call_id.clone(), asked);
         }
     }
 
     /// Records how a call ended. `None` means that it was cancelled.
     fn ended(&mut self, call_id: &CallId, outcome: Option<Outcome>) {
-        if let Some((asked, outcome)) = self.asked.remove(call_id).map(|(asked, _)| asked).zip(outcome) {
-            asked.ended(outcome);
+        if let Some((asked, outcome)) = self.asked.remove(call_id).zip(outcome) {
+            asked.meter.ended(outcome);
+            end(asked.span, outcome);
         }
     }
 }
@@ -69,11 +78,11 @@ impl Actor {
 
     /// Sends an awaited call like [`Self::send_call`]. Returns the loop's input if no answer will come.
     fn ask_client(&mut self, call: HookCall) -> Option<Input> {
-        let (call_id, point, deadline) = (call.call_id.clone(), call.event.point(), call.deadline);
-        let sent = self.send_call(call);
+        let call_id = call.call_id.clone();
         if let Some(host) = &mut self.host {
-            host.note_asked(call_id.clone(), point, deadline);
+            host.note_asked(&call, || self.effects.trace.hook(&call, "client"));
         }
+        let sent = self.send_call(call);
         sent.err().map(|fault| Input::HookAnswered { call_id, answer: Box::new(Err(fault)) })
     }
 
@@ -100,7 +109,7 @@ impl Actor {
     /// Cancels a call that nobody waits for any more.
     pub(super) fn call_off(&mut self, now: Timestamp, call_id: &CallId) {
         let Some(host) = &mut self.host else { return };
-        let Some((_, deadline)) = host.asked.get(call_id) else { return };
+        let Some(Asked { deadline, .. }) = host.asked.get(call_id) else { return };
         let is_late = deadline.is_some_and(|deadline| deadline <= now);
         let is_here = self.members.get(host.client.origin).is_some();
         let code = if is_here { ErrorCode::HookTimeout } else { ErrorCode::HookUnavailable };

@@ -21,6 +21,7 @@ use crate::{
     metrics::calls::HookCallMeter,
     runtime::blocking,
     shares::Share,
+    trace::Span,
 };
 use reseed_protocol::{
     CallId, ErrorBody, ErrorCode, Timestamp,
@@ -39,8 +40,15 @@ pub(super) struct Host {
     pub(super) client: Client,
     offer: Offer,
     away: Option<Away>,
-    /// The hook calls that wait for its answer, with their metrics and deadlines. Bounded by `hooks.rs`.
-    pub(super) asked: BTreeMap<CallId, (HookCallMeter, Option<Timestamp>)>,
+    /// The hook calls that wait for its answer, with their deadlines. Bounded by `hooks.rs`.
+    pub(super) asked: BTreeMap<CallId, Asked>,
+}
+
+/// A hook call that waits for the host's answer.
+pub(super) struct Asked {
+    pub(super) meter: HookCallMeter,
+    pub(super) span: Span,
+    pub(super) deadline: Option<Timestamp>,
 }
 
 impl Host {

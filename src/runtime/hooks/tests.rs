@@ -24,7 +24,10 @@ use crate::{
 use dashmap::DashMap;
 use reseed_protocol::hooks::{HookEvent, HookPoint};
 use serde_json::json;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicUsize, Ordering},
+};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -41,6 +44,7 @@ fn calls(hooks: Vec<Arc<dyn Hook>>) -> (HookCalls, Mailbox, mpsc::Receiver<Box<M
     let shares = Shares::new(&limits, false);
     let clock = Arc::new(ManualClock::default());
     let shared = Shared {
+        traces: OnceLock::new(),
         budgets: Budgets::new(Rules::default(), store.clone(), clock.clone(), false),
         model_server: ModelServerLoad::new(crate::provider::Slots::Several),
         stored: StoredShares::new(store.clone(), shares.clone(), &limits, false),
@@ -87,9 +91,9 @@ async fn an_answer_and_a_panic_come_into_the_mailbox() {
         on([HookSpec::new("panics", AT)], async |_| panic!("secret")),
     ];
     let (mut calls, _kept, mut mailbox) = calls(hooks);
-    calls.ask(call("answers", 1), true);
+    calls.ask(call("answers", 1), true, Span::default());
     assert_eq!(answered(mailbox.recv().await), ("call1".into(), Ok(HookAnswer::block("look"))));
-    calls.ask(call("panics", 2), true);
+    calls.ask(call("panics", 2), true, Span::default());
     let (id, answer) = answered(mailbox.recv().await);
     assert_eq!((id.as_str(), answer.unwrap_err().code), ("call2", ErrorCode::HookFailed));
 }
@@ -133,7 +137,7 @@ async fn a_cancelled_hook_is_dropped_and_says_nothing() {
     let (hook, begun, dropped, news) = endless(HookSpec::new("endless", AT));
     let (mut calls, _kept, mut mailbox) = calls(vec![hook]);
     for id in 1..=3 {
-        calls.ask(call("endless", id), true);
+        calls.ask(call("endless", id), true, Span::default());
     }
     until(&begun, 3, &news).await;
     calls.cancel(Timestamp(5_000), &call("endless", 1).call_id);
@@ -148,8 +152,8 @@ async fn a_cancelled_hook_is_dropped_and_says_nothing() {
 async fn a_session_that_leaves_memory_cancels_what_it_waits_for_and_not_what_it_tells() {
     let (hook, begun, dropped, news) = endless(HookSpec::new("endless", AT));
     let (mut calls, _kept, _mailbox) = calls(vec![hook]);
-    calls.ask(call("endless", 1), true);
-    calls.ask(call("endless", 2), false);
+    calls.ask(call("endless", 1), true, Span::default());
+    calls.ask(call("endless", 2), false, Span::default());
     until(&begun, 2, &news).await;
     drop(calls);
     until(&dropped, 1, &news).await;
@@ -162,12 +166,12 @@ async fn observers_are_told_until_their_time_is_over_and_passed_over_when_they_f
     let (hook, begun, dropped, news) = endless(HookSpec::new("observer", AT).observing().within(2_000));
     let (mut calls, _kept, mut mailbox) = calls(vec![hook]);
     for id in 0..OBSERVERS_MAX + 3 {
-        calls.ask(call("observer", id), false);
+        calls.ask(call("observer", id), false, Span::default());
     }
     until(&dropped, OBSERVERS_MAX, &news).await;
     assert_eq!(begun.load(Ordering::SeqCst), OBSERVERS_MAX);
     // There is room again.
-    calls.ask(call("observer", 1_000), false);
+    calls.ask(call("observer", 1_000), false, Span::default());
     until(&begun, OBSERVERS_MAX + 1, &news).await;
     assert!(mailbox.try_recv().is_err());
 }
@@ -177,7 +181,7 @@ async fn more_calls_than_a_session_can_have_are_refused_by_a_fault() {
     let (hook, ..) = endless(HookSpec::new("endless", AT));
     let (mut calls, _kept, mut mailbox) = calls(vec![hook]);
     for id in 0..=CALLS_MAX {
-        calls.ask(call("endless", id), true);
+        calls.ask(call("endless", id), true, Span::default());
     }
     let (id, answer) = answered(mailbox.recv().await);
     assert_eq!(id, format!("call{CALLS_MAX}"));
@@ -187,8 +191,8 @@ async fn more_calls_than_a_session_can_have_are_refused_by_a_fault() {
 #[tokio::test]
 async fn a_hook_that_was_removed_is_unavailable() {
     let (mut calls, _kept, mut mailbox) = calls(Vec::new());
-    calls.ask(call("gone", 1), false);
-    calls.ask(call("gone", 2), true);
+    calls.ask(call("gone", 1), false, Span::default());
+    calls.ask(call("gone", 2), true, Span::default());
     let (id, answer) = answered(mailbox.recv().await);
     assert_eq!((id.as_str(), answer.unwrap_err().code), ("call2", ErrorCode::HookUnavailable));
 }

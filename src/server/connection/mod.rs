@@ -36,6 +36,7 @@ use crate::{
     metrics::{self, CONNECTIONS, CONNECTIONS_TOTAL, Held, Outcome, RELAYED_CONNECTIONS},
     runtime::{ConnectionShare, Identity, encoded::FrameText},
     shares::Permit,
+    trace::SpanContext,
 };
 use reseed_dialects::{Dialect, Speaks};
 use reseed_protocol::{ErrorBody, event::EphemeralEvent, frame::encode_event, reply::Reply, session::TokenExpiring};
@@ -56,6 +57,8 @@ pub(super) struct Connection {
     pub(super) via: Option<Held>,
     /// The dialect over HTTP whose client this is.
     inside: Option<&'static str>,
+    /// The trace context with which the client connected.
+    pub(super) context: Option<Box<SpanContext>>,
     pub(super) timers: Timers,
     /// Signals that the server is stopping: first that clients should leave, then that they must.
     pub(super) stopped: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -99,6 +102,7 @@ impl Connection {
             links: None,
             via: None,
             inside: None,
+            context: None,
             timers,
             // Kept for the life of the connection, because all connections share one list of waiters.
             stopped: Box::pin(app.stopping.leave.clone().cancelled_owned()),

@@ -16,6 +16,7 @@ use crate::{
         },
     },
     store::NodeRow,
+    trace::{self, KeyValue, Span, SpanBuilder, SpanKind},
 };
 use reseed_protocol::{
     CommandId, ErrorBody, SessionId,
@@ -43,9 +44,10 @@ impl Connection {
         name: &'static str,
         text: &FrameText,
     ) {
+        let span = self.relay_span(session, name);
         let Some(links) = &mut self.links else { return };
         let Some(link) = links.of(session) else { return };
-        links.forward(link, (id, session, name), text);
+        links.forward(link, (id, session, name), text, span);
     }
 
     /// Sends a command to the node that holds its session, which is not routed yet. `open_session` routes it.
@@ -67,8 +69,18 @@ impl Connection {
                 self.links.get_or_insert_default().dial(dial)
             }
         };
-        self.links.get_or_insert_default().forward(link, (id, session, name), text);
+        let span = self.relay_span(session, name);
+        self.links.get_or_insert_default().forward(link, (id, session, name), text, span);
         Ok(())
+    }
+
+    /// Starts the span of a command that a holder will answer.
+    fn relay_span(&self, session: &SessionId, name: &'static str) -> Span {
+        self.app.registry.traces().start(trace::current(), || {
+            SpanBuilder::from_name(format!("relay {name}"))
+                .with_kind(SpanKind::Client)
+                .with_attributes([KeyValue::new("gen_ai.conversation.id", session.to_string())])
+        })
     }
 
     /// Returns what is needed to reach a node; `None` if no nodes can be reached, or if this one has no address.
@@ -91,6 +103,7 @@ impl Connection {
             greeting: wire::encoded(&ToHolder::Greeting(Box::new(greeting))),
             heartbeat: self.app.patience.heartbeat,
             keeper,
+            context: self.context.clone(),
         })
     }
 

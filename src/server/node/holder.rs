@@ -76,6 +76,7 @@ pub(in crate::server) async fn enter(State(app): State<Arc<App>>, request: Reque
         Ok(keeper) => keeper,
         Err(refused) => return refused,
     };
+    let context = app.registry.traces().of_headers(&parts.headers);
     // Many links come from one address at once when clients reconnect, so they are not guests.
     let guest = parts.extensions.get::<Arc<Guest>>().cloned();
     guest.iter().for_each(|guest| guest.known_as(SUBPROTOCOL));
@@ -96,7 +97,8 @@ pub(in crate::server) async fn enter(State(app): State<Arc<App>>, request: Reque
         let tracker = app.stopping.connections.clone();
         tracker.track_future(Box::pin(async move {
             let me = keeper.me();
-            if let Some(connection) = greeted(app, socket, me, address, guest).await {
+            if let Some(mut connection) = greeted(app, socket, me, address, guest).await {
+                connection.context = context;
                 Box::pin(connection.run()).await;
             }
         }))

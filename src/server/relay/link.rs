@@ -10,6 +10,7 @@ use crate::{
     runtime::{Keeper, encoded::FrameText},
     server::tcp,
     store::NodeId,
+    trace::{self, SpanContext},
 };
 use bytes::Bytes;
 use futures_util::{
@@ -80,6 +81,8 @@ pub(in crate::server) struct Dial {
     pub(in crate::server) greeting: String,
     pub(in crate::server) heartbeat: Duration,
     pub(in crate::server) keeper: Arc<Keeper>,
+    /// The trace context with which the client connected.
+    pub(in crate::server) context: Option<Box<SpanContext>>,
 }
 
 impl Link {
@@ -149,6 +152,7 @@ async fn connect(dial: &Dial) -> Result<Socket, Error> {
     let mut token = HeaderValue::from_str(&format!("Bearer {}", dial.token.expose_secret()))?;
     token.set_sensitive(true);
     headers.insert(header::AUTHORIZATION, token);
+    trace::add_headers(dial.context.as_deref().cloned(), headers);
     // Idempotent: the first caller installs it, and all choose ring.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let stream = TcpStream::connect((host.as_str(), port)).await?;

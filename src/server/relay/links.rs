@@ -12,6 +12,7 @@ use crate::{
     metrics::{self, Outcome},
     runtime::{encoded::FrameText, outbox::REPLIES_MAX},
     store::NodeId,
+    trace::Span,
 };
 use reseed_protocol::{CommandId, ErrorCode, SessionId};
 use tokio::sync::mpsc;
@@ -44,6 +45,7 @@ pub(in crate::server) struct Forwarded {
     pub(in crate::server) session: SessionId,
     pub(in crate::server) name: &'static str,
     link: u64,
+    span: Span,
 }
 
 /// What ends with a link.
@@ -108,8 +110,9 @@ impl Links {
         link: u64,
         (id, session, name): (&CommandId, &SessionId, &'static str),
         text: &FrameText,
+        span: Span,
     ) {
-        self.unanswered.push(Forwarded { id: id.clone(), session: session.clone(), name, link });
+        self.unanswered.push(Forwarded { id: id.clone(), session: session.clone(), name, link, span });
         self.links.iter().filter(|found| found.number == link).for_each(|found| found.push(text.clone()));
     }
 
@@ -138,8 +141,12 @@ impl Links {
                 && (command.name == "open_session" || session.as_ref().is_none_or(|of| command.session == *of))
         };
         let Some(at) = self.unanswered.iter().position(is_it) else { return false };
-        let Forwarded { name, session: sent_for, .. } = self.unanswered.remove(at);
+        let Forwarded { name, session: sent_for, span, .. } = self.unanswered.remove(at);
         let refused = (kind == "error").then(|| error_code(frame));
+        match refused {
+            Some(code) => span.fail(code.as_str()),
+            None => span.end(),
+        }
         metrics::command_answered(name, refused.map_or(Outcome::Ok, Outcome::Error));
         let session = session.unwrap_or(sent_for);
         if refused.is_none() && matches!(name, "open_session" | "close_session" | "delete_session") {
@@ -218,7 +225,12 @@ mod tests {
         let mut links = Links::default();
         let session: SessionId = "s".parse().unwrap();
         let forward = |links: &mut Links, id: &str, name: &'static str| {
-            links.forward(0, (&id.parse().unwrap(), &session, name), &FrameText::from("{}".to_owned()));
+            links.forward(
+                0,
+                (&id.parse().unwrap(), &session, name),
+                &FrameText::from("{}".to_owned()),
+                Span::default(),
+            );
         };
         let event = r#"{"sessionId":"s","type":"turn_started","payload":{}}"#;
         let reply = |re: &str, kind: &str| format!(r#"{{"re":"{re}","sessionId":"s","type":"{kind}","payload":{{}}}}"#);

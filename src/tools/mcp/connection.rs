@@ -17,7 +17,10 @@ use super::{
     sessions,
     variables::Secrets,
 };
-use crate::tools::{Output, Progress};
+use crate::{
+    tools::{Output, Progress},
+    trace,
+};
 use futures_util::{FutureExt as _, future::BoxFuture};
 use reseed_protocol::{SessionId, tools::ToolServerFailure as Failure};
 use rmcp::{
@@ -294,6 +297,9 @@ impl Connection {
     ) -> Result<Output, CallFault> {
         let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         params.meta = self.keeps_sessions().then(|| sessions::meta(session));
+        for (name, value) in trace::current().iter().flat_map(trace::fields) {
+            params.meta.get_or_insert_default().0.0.insert(name.to_owned(), value.into());
+        }
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let held = self.calls.hold().await;
         let sent = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;

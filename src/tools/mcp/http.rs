@@ -6,11 +6,11 @@
 //! Every message is also repaired first, as over stdio.
 
 use super::{MESSAGE_BYTES_MAX, file::Address, lenient};
-use crate::config::listed::is_this_machine;
+use crate::{config::listed::is_this_machine, trace};
 use futures_util::StreamExt as _;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::{
-    model::{ClientJsonRpcMessage, JsonRpcMessage},
+    model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage},
     transport::{
         common::client_side_sse::BoxedSseResponse,
         streamable_http_client::{StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse},
@@ -56,6 +56,19 @@ impl Http {
             .map(Self)
             .map_err(|_| "cannot be reached: there is no HTTP client; are the system's root certificates installed?")
     }
+}
+
+/// Returns the headers for the trace context of a call, which is in its `_meta`.
+fn context(request: &ClientRequest) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
+    let meta = match request {
+        ClientRequest::CallToolRequest(call) => call.params.meta.as_ref(),
+        _ => None,
+    };
+    let header = move |name: &'static str| {
+        let value = meta?.0.0.get(name)?.as_str()?.parse().ok()?;
+        Some((HeaderName::from_static(name), value))
+    };
+    [trace::TRACEPARENT, trace::TRACESTATE].into_iter().filter_map(header)
 }
 
 /// Gives an error without an id the id of the request that it answers. An error about a session means that the server
@@ -111,10 +124,13 @@ impl StreamableHttpClient for Http {
         message: ClientJsonRpcMessage,
         session: Option<Arc<str>>,
         token: Option<String>,
-        headers: Headers,
+        mut headers: Headers,
     ) -> Answer<StreamableHttpPostResponse> {
         let request = match &message {
-            JsonRpcMessage::Request(request) => Some(request.id.clone()),
+            JsonRpcMessage::Request(request) => {
+                headers.extend(context(&request.request));
+                Some(request.id.clone())
+            }
             _ => None,
         };
         let (has_session, inner) = (session.is_some(), &self.0);

@@ -1,0 +1,1 @@
+//! Tests of the context and of the translated metrics.
