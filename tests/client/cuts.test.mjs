@@ -10,6 +10,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { fromOpened, tool } from "reseed-client";
 import { WebSocket } from "ws";
+import { seeded } from "./seeded.mjs";
 import { comparable, World } from "./world.mjs";
 
 const SEEDS = process.env.SEED
@@ -19,17 +20,6 @@ const SEEDS = process.env.SEED
 const LANES = 4;
 /** Maximum cuts per run, so that each run ends. */
 const CUTS_MAX = 12;
-
-/** Returns a generator of numbers from 0 to below 1 that depend only on the seed (mulberry32). */
-function seeded(seed) {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
 
 /** Returns sockets that are randomly lost after a frame was sent or received. */
 function lossy(random, counted) {

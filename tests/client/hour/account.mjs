@@ -1,0 +1,197 @@
+/**
+ * Compares the accounts of an hour: what the model reported, the rows of the table of usage, the sums of `/api/usage`,
+ * the metrics of every process, and the budgets. They agree to the token and to the billionth of a dollar. Only a server
+ * that is killed may lose something: the answers that it was receiving.
+ */
+
+import assert from "node:assert/strict";
+import { CLASSES, costOf, OUTPUT_MAX, PRICES } from "./model.mjs";
+import { isLimited } from "./users.mjs";
+
+/** Steps after which the search for answers that a killed process had not counted gives up. */
+const STEPS_MAX = 1_000_000;
+
+const add = (sums, key, number) => sums.set(key, (sums.get(key) ?? 0) + number);
+const groupBy = (items, keyOf) => {
+  const groups = new Map();
+  for (const item of items) groups.set(keyOf(item), [...(groups.get(keyOf(item)) ?? []), item]);
+  return groups;
+};
+const slotOf = (purpose) => (["turn", "prewarm"].includes(purpose) ? purpose : "summary");
+
+/** The accounts of one run. */
+export class Account {
+  /** @param {{ model: object, servers: object, world: object, kills: Map<string, number> }} run */
+  constructor({ model, servers, world, kills }) {
+    Object.assign(this, { servers, world, kills });
+    this.requests = model.requests;
+    this.reported = model.requests.filter(({ state }) => state === "reported");
+    const known = new Set(world.sessions.values());
+    // The model does not know the sessions of the HTTP API.
+    this.sessionOf = ({ tag, session }) => world.sessions.get(tag) ?? (known.has(session) ? session : "http");
+    this.rows = servers.rows();
+  }
+
+  /** Returns true if a killed process may have lost this: it was the last that its session asked there, and nobody was told. */
+  #mayBeLost(request) {
+    if (!this.kills.has(request.key) || this.world.told.has(request.number)) return false;
+    const isLater = ({ key, tag, purpose, number }) =>
+      key === request.key && tag === request.tag && slotOf(purpose) === slotOf(request.purpose) && number > request.number;
+    return !this.requests.some(isLater);
+  }
+
+  /** Pairs requests with rows that have the same of everything. Returns what is left of both. */
+  #pair(requests, rows, signature) {
+    const waiting = groupBy(rows, signature);
+    const left = requests.filter((request) => !waiting.get(signature(request))?.pop());
+    return [left, [...waiting.values()].flat()];
+  }
+
+  /** Every reported request is a row, once. Returns what killed processes lost. */
+  reports() {
+    const rows = this.rows.filter(({ isReported }) => isReported);
+    const signature = (of) =>
+      [of.owner, this.sessionOf(of), of.model, of.purpose, ...CLASSES.map((kind) => of.tokens[kind]), of.cost].join(" ");
+    const [missing, surplus] = this.#pair(this.reported, rows, signature);
+    assert.deepEqual(surplus, [], "rows that the model did not report, or twice");
+    this.lost = missing;
+    const unexplained = missing.filter((request) => !this.#mayBeLost(request));
+    assert.deepEqual(unexplained, [], "reported requests without a row");
+    return this.lost;
+  }
+
+  /**
+   * A request without a report is an estimated row, once, and the reverse. Refused ones are none. Besides, a killed server
+   * leaves the reservations of users with a budget.
+   */
+  estimates() {
+    const rows = this.rows.filter(({ isReported, tokens }) => !isReported && tokens.input + tokens.output > 0);
+    const began = this.requests.filter((request) => ["left", "broken"].includes(request.state));
+    const signature = (of) => [of.owner, this.sessionOf(of), of.model, of.purpose].join(" ");
+    const [missing, surplus] = this.#pair(began, rows, signature);
+    const unexplained = missing.filter((request) => !this.#mayBeLost(request));
+    assert.deepEqual(unexplained, [], "requests without a report, and without an estimate");
+    // A reservation whose request was lost, or was not sent before the kill.
+    for (const [owner, rows] of groupBy(surplus, ({ owner }) => owner)) {
+      assert.ok(isLimited(owner) && rows.length <= 3 * this.kills.size, `estimates without a request: ${JSON.stringify(rows)}`);
+    }
+    return { rows, reservations: surplus.length, lost: missing.length };
+  }
+
+  /** `/api/usage` returns the sums of the rows, however they are grouped. */
+  async sums() {
+    const names = { input: "inputTokens", cached: "cachedTokens", cache_write: "cacheWriteTokens", cache_write_hour: "cacheWriteHourTokens", output: "outputTokens", reasoning: "reasoningTokens" };
+    const day = ({ at }) => new Date(at).toISOString().slice(0, 10);
+    const groups = { user: (row) => row.owner, model: (row) => row.model, session: (row) => row.session, day, total: () => "" };
+    for (const node of this.servers.nodes) {
+      for (const [by, keyOf] of Object.entries(groups)) {
+        const expected = [...groupBy(this.rows, keyOf)].map(([key, rows]) => {
+          const sum = (number) => rows.reduce((sum, row) => sum + number(row), 0);
+          const sent = (row) => row.tokens.input + row.tokens.output > 0;
+          return {
+            ...(by === "total" ? {} : { [by]: key }),
+            requests: sum((row) => sent(row)),
+            estimatedRequests: sum((row) => sent(row) && !row.isReported),
+            unpricedRequests: 0,
+            ...Object.fromEntries(CLASSES.map((kind) => [names[kind], sum((row) => row.tokens[kind])])),
+            costNanoUsd: sum((row) => (row.isReported ? row.cost : 0)),
+            estimatedCostNanoUsd: sum((row) => (row.isReported ? 0 : row.cost)),
+          };
+        });
+        const sorted = (items) => items.toSorted((a, b) => (a[by] < b[by] ? -1 : 1));
+        assert.deepEqual(sorted(await this.servers.usage(node, `by=${by}`)), sorted(expected), `sums by ${by}`);
+        if (by === "total") [this.total] = expected;
+      }
+    }
+  }
+
+  /**
+   * The metrics of every process have what the model reported to it. Those of a process that ended were read before, so
+   * they lack exactly some of the answers that came last.
+   */
+  metrics() {
+    let missing = 0;
+    for (const [key, { at, counts, isFinal }] of this.servers.scraped) {
+      const vector = (request) => {
+        const { model, purpose, tokens, cost } = request;
+        const kinds = [...CLASSES.map((kind) => [kind, tokens[kind]]), ["cost", cost]];
+        return kinds.map(([kind, number]) => [`${slotOf(purpose)} ${model} ${kind}`, number]);
+      };
+      const own = this.reported.filter((request) => request.key === key);
+      const left = new Map([...counts].map(([name, number]) => [name, -number]));
+      for (const request of own) for (const [name, number] of vector(request)) add(left, name, number);
+      const { told } = this.world;
+      const late = own.filter(({ number, endedAt }) => !isFinal && (endedAt >= at || !(told.get(number) < at)));
+      const uncounted = subset(late.reverse().map((request) => ({ request, vector: vector(request) })), left);
+      assert.ok(uncounted, `the metrics of ${key} differ: ${JSON.stringify([...left].filter(([, number]) => number !== 0))}`);
+      missing += uncounted.length;
+    }
+    return missing;
+  }
+
+  /**
+   * No request of a user reaches the model once the reported costs have used up the budget, and none follows after a turn
+   * was told so. `limits` are the budgets in billionths of a dollar, with the times from which they hold.
+   */
+  async budgets(limits) {
+    const overruns = [];
+    for (const [owner, requests] of groupBy(this.requests.filter(({ owner }) => isLimited(owner)), ({ owner }) => owner)) {
+      for (const request of requests) {
+        const limit = Math.max(...limits.filter(({ from }) => from <= request.begunAt).map(({ nano }) => nano));
+        const ended = requests.filter(({ state, endedAt }) => state === "reported" && endedAt < request.begunAt);
+        const spent = ended.reduce((sum, { cost }) => sum + cost, 0);
+        assert.ok(spent < limit, `${owner} had spent ${spent} of ${limit} before request ${request.number}`);
+      }
+      const rows = this.rows.filter((row) => row.owner === owner);
+      const spent = rows.reduce((sum, { cost }) => sum + cost, 0);
+      const limit = limits.at(-1).nano;
+      const dearest = Math.max(...requests.map(({ model, prompt }) => dearestOf(model, prompt)));
+      assert.ok(spent < limit + dearest, `${owner} has spent ${spent} of ${limit}`);
+      overruns.push(Math.max(0, spent - limit));
+      const [used] = (await this.servers.get(this.servers.nodes[0], `/api/budgets?owner=${owner}`)).items;
+      assert.equal(used.spentNanoUsd, spent, `/api/budgets of ${owner}`);
+    }
+    for (const { owner, at } of this.world.refusedByBudget) {
+      const raised = limits.find(({ from }) => from > at)?.from ?? Infinity;
+      const after = this.requests.filter((request) => request.owner === owner && request.begunAt > at && request.begunAt < raised);
+      assert.deepEqual(after, [], `${owner} asked the model after the budget was used up`);
+    }
+    return Math.max(...overruns);
+  }
+}
+
+/** Returns the most that a request can be estimated to cost: all input is written to the cache for an hour. */
+const dearestOf = (model, prompt) => {
+  const [input, , , written, hour] = PRICES[model];
+  const most = hour > input && hour > written ? "cache_write_hour" : "input";
+  const tokens = { input: prompt, cached: 0, cache_write: 0, cache_write_hour: 0, output: OUTPUT_MAX };
+  if (most !== "input") Object.assign(tokens, { cache_write: prompt, cache_write_hour: prompt });
+  return costOf(model, tokens);
+};
+
+/** Returns some of these requests whose vectors add up to exactly this; null if there are none. */
+function subset(items, sum) {
+  let steps = 0;
+  const left = new Map([...sum].filter(([, number]) => number !== 0));
+  const chosen = [];
+  const search = (from) => {
+    if (left.size === 0) return true;
+    for (let at = from; at < items.length && (steps += 1) < STEPS_MAX; at += 1) {
+      const { request, vector } = items[at];
+      if (vector.some(([name, number]) => number > 0 && !(left.get(name) >= number))) continue;
+      const change = (sign) => {
+        for (const [name, number] of vector) {
+          add(left, name, sign * number);
+          if (left.get(name) === 0) left.delete(name);
+        }
+      };
+      change(-1);
+      chosen.push(request);
+      if (search(at + 1)) return true;
+      chosen.pop();
+      change(1);
+    }
+    return false;
+  };
+  return search(0) ? chosen : null;
+}

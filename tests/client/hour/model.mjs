@@ -1,0 +1,354 @@
+/**
+ * A model server that keeps an account of its own. It speaks Chat Completions and Anthropic's Messages, streams, reports
+ * usage of every class, and fails as model servers do. Every text of the users has a tag (`u017c2`: the second chat of
+ * user 17), and every answer its number (`#42`), so that each request is known without the server's help.
+ */
+
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import { seeded } from "../seeded.mjs";
+
+/** Tokens that fit into a request. A few turns fill them. */
+export const WINDOW = 2_000;
+/** The most tokens of an answer. */
+export const OUTPUT_MAX = 400;
+
+/** Dollars per million tokens: input, cached, output, written to the cache, written for an hour. */
+export const PRICES = {
+  swift: [2, 0.5, 8, 2, 2],
+  clerk: [1, 0.25, 4, 1, 1],
+  "anthropic/sage": [3, 0.3, 15, 3.75, 6],
+};
+
+/** The classes of tokens, as the table of usage names them. */
+export const CLASSES = ["input", "cached", "cache_write", "cache_write_hour", "output", "reasoning"];
+
+/** Returns the cost in billionths of a dollar. */
+export function costOf(model, { input, cached, cache_write, cache_write_hour, output }) {
+  const nano = PRICES[model].map((dollars) => Math.round(dollars * 1_000));
+  const fresh = input - cached - cache_write;
+  const written = cache_write - cache_write_hour;
+  return fresh * nano[0] + cached * nano[1] + output * nano[2] + written * nano[3] + cache_write_hour * nano[4];
+}
+
+const WORDS = "harbour lantern copper meadow engine window river paper winter garden signal bridge carpet mirror".split(" ");
+/** Returns a text of this many words. */
+export const words = (random, count) =>
+  Array.from({ length: count }, () => WORDS[Math.floor(random() * WORDS.length)]).join(" ");
+
+const tokensOf = (value) => Math.ceil(Buffer.byteLength(JSON.stringify(value)) / 4);
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** What may happen to a request, with its share. The rest is answered. */
+const FAULTS = [
+  ["error", 0.02],
+  ["limited", 0.02],
+  ["unreachable", 0.01],
+  ["breaks", 0.03],
+  ["says_error", 0.01],
+  ["cut_after_report", 0.02],
+  ["empty", 0.01],
+  ["slow", 0.03],
+];
+
+/** The model server. */
+export class Model {
+  /** Every request, in order of arrival. `state` is `running`, `reported`, `refused`, `broken` or `left` (by the client). */
+  requests = [];
+  /** What no server should send. */
+  wrong = [];
+  /** Called with each request that was just reported in full. */
+  onReport = () => undefined;
+
+  static async start(seed) {
+    const model = new Model();
+    model.random = seeded(seed);
+    model.server = createServer((request, response) => {
+      model.#take(request, response).catch((error) => {
+        model.wrong.push(error.message);
+        if (!response.headersSent) response.writeHead(400).end(JSON.stringify({ error: { message: error.message } }));
+      });
+    });
+    // Connections that wait longer than the servers' own limit are closed by the servers, so that none is lost.
+    model.server.keepAliveTimeout = 600_000;
+    model.server.listen(0, "127.0.0.1");
+    await once(model.server, "listening");
+    model.url = `http://127.0.0.1:${model.server.address().port}`;
+    return model;
+  }
+
+  close() {
+    this.server.close();
+    this.server.closeAllConnections();
+  }
+
+  async #take(request, response) {
+    if (request.method === "GET") {
+      const data = Object.keys(PRICES).map((id) => ({ id: id.replace("anthropic/", ""), object: "model" }));
+      return response.end(JSON.stringify({ object: "list", data }));
+    }
+    let text = "";
+    for await (const piece of request) text += piece;
+    const body = JSON.parse(text);
+    const isMessages = request.url === "/v1/messages";
+    if (!isMessages) assert.equal(request.url, "/v1/chat/completions");
+    const asked = this.#read(request, body, isMessages);
+    this.requests.push(asked);
+    const left = () => {
+      if (asked.state === "running") Object.assign(asked, { state: "left", endedAt: Date.now() });
+    };
+    response.on("close", left);
+    await this.#answer(asked, isMessages ? new Messages(response, body) : new Chat(response, body), response);
+  }
+
+  /** Reads whose request it is, and what it is for. */
+  #read({ headers }, body, isMessages) {
+    const tags = new Set(JSON.stringify([body.messages, body.system]).match(/\bu\d{3}c\d+\b/g));
+    assert.equal(tags.size, 1, `a request has the texts of ${[...tags]}`);
+    const [tag] = tags;
+    const said = body.messages.map(({ role, content }) => ({
+      role,
+      text: typeof content === "string" ? content : (content ?? []).map((part) => part.text ?? "").join(""),
+      isResult: role === "tool" || (Array.isArray(content) && content.some((part) => part.type === "tool_result")),
+    }));
+    const last = said.at(-1);
+    const system = isMessages ? JSON.stringify(body.system ?? "") : said[0].text;
+    let purpose = "turn";
+    if (system.includes("You write summaries") || last.text.startsWith("The conversation stops here")) purpose = "summary";
+    if (purpose === "summary" && last.text.includes("PREVIEW")) purpose = "preview";
+    if (purpose === "summary" && last.text.includes("BRANCH")) purpose = "branch";
+    if (body.max_tokens === 0) purpose = "prewarm";
+    return {
+      number: this.requests.length + 1,
+      key: (headers["x-api-key"] ?? headers.authorization).replace("Bearer ", ""),
+      owner: tag.slice(0, 4),
+      tag,
+      model: isMessages ? `anthropic/${body.model}` : body.model,
+      purpose,
+      said: last,
+      prompt: tokensOf(body.messages) + tokensOf(body.tools ?? []) + tokensOf(body.system ?? ""),
+      begunAt: Date.now(),
+      state: "running",
+    };
+  }
+
+  #fault() {
+    let at = this.random();
+    return FAULTS.find(([, share]) => (at -= share) < 0)?.[0];
+  }
+
+  async #answer(asked, api, response) {
+    const fault = this.#fault();
+    const refuse = (status, type, message) => {
+      asked.state = "refused";
+      response.writeHead(status, { "content-type": "application/json" });
+      response.end(JSON.stringify({ type: "error", error: { type, message } }));
+    };
+    if (asked.prompt > WINDOW) {
+      return refuse(400, "invalid_request_error", `prompt is too long: ${asked.prompt} tokens > ${WINDOW} maximum`);
+    }
+    if (fault === "error") return refuse(500, "api_error", "an internal error");
+    if (fault === "limited") return refuse(429, "rate_limit_error", "slow down");
+    if (fault === "unreachable") {
+      asked.state = "refused";
+      return response.socket.destroy();
+    }
+    const { random } = this;
+    const isSummary = ["summary", "preview", "branch"].includes(asked.purpose);
+    const calls = asked.purpose === "turn" && asked.said.text.includes("[look]") && !asked.said.isResult;
+    const holds = asked.purpose === "turn" && asked.said.text.includes("[hold]");
+    let text = `${asked.tag} #${asked.number} ${words(random, 20 + Math.floor(random() * 60))}`;
+    if (isSummary) text = summary(text);
+    if (fault === "empty" || asked.purpose === "prewarm" || calls) text = "";
+    const call = calls ? { id: `call_${asked.number}`, name: "look", arguments: `{"place":"${asked.tag}"}` } : null;
+    const cached = Math.floor(asked.prompt * random() * 0.8);
+    const cache_write = api.writesCache ? Math.floor((asked.prompt - cached) * random()) : 0;
+    const reasoning = random() < 0.3 ? Math.floor(random() * 60) : 0;
+    asked.tokens = {
+      input: asked.prompt,
+      cached,
+      cache_write,
+      cache_write_hour: Math.floor(cache_write * random()),
+      output: (text ? tokensOf(text) : 0) + (call ? tokensOf(call) : 0) + reasoning,
+      reasoning,
+    };
+    if (asked.purpose === "prewarm") Object.assign(asked.tokens, { output: 0, reasoning: 0 });
+    const report = () => {
+      if (response.destroyed) return false;
+      // Noted first, because a client may act upon the report before this function goes on.
+      Object.assign(asked, { state: "reported", endedAt: Date.now(), cost: costOf(asked.model, asked.tokens) });
+      return true;
+    };
+    if (!api.streams) {
+      if (report()) response.end(JSON.stringify(api.whole(asked.tokens)));
+      return;
+    }
+    api.begin(asked.tokens);
+    const pieces = text.match(/(\S+\s*){1,8}/g) ?? [];
+    const breaks = (fault === "breaks" || fault === "says_error") && pieces.length > 1;
+    for (const piece of breaks ? pieces.slice(0, Math.ceil(pieces.length / 2)) : pieces) {
+      api.text(piece);
+      await pause((fault === "slow" ? 100 : 3) + random() * 25);
+      if (response.destroyed) return;
+    }
+    while (holds && !response.destroyed) {
+      api.text("and ");
+      await pause(50);
+    }
+    if (response.destroyed) return;
+    if (breaks) {
+      Object.assign(asked, { state: "broken", endedAt: Date.now() });
+      if (fault === "says_error") response.end(api.error());
+      else response.socket.destroy();
+      return;
+    }
+    if (call) api.call(call);
+    if (!report()) return;
+    api.report(asked.tokens, call ? "call" : "stop");
+    if (fault === "cut_after_report") response.socket.end();
+    else api.end();
+    this.onReport(asked);
+  }
+}
+
+/** Returns a summary in the form that is asked for. */
+const summary = (text) =>
+  `## Goal\n- Talk about the harbour\n\n## Constraints & Preferences\n- none\n\n## Progress\n### Done\n- none\n` +
+  `### In Progress\n- none\n### Blocked\n- none\n\n## Key Decisions\n- none\n\n## Next Steps\n- none\n\n` +
+  `## Critical Context\n- ${text}`;
+
+/** A streamed answer of Chat Completions. */
+class Chat {
+  streams = true;
+  writesCache = false;
+
+  constructor(response, { model }) {
+    Object.assign(this, { response, model });
+  }
+
+  #send(fields) {
+    this.response.write(`data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", model: this.model, ...fields })}\n\n`);
+  }
+
+  #choice(delta, finish_reason = null) {
+    this.#send({ choices: [{ index: 0, delta, finish_reason }] });
+  }
+
+  begin() {
+    this.response.writeHead(200, { "content-type": "text/event-stream" });
+    this.#choice({ role: "assistant", content: "" });
+  }
+
+  text(content) {
+    this.#choice({ content });
+  }
+
+  call({ id, name, arguments: given }) {
+    this.#choice({ tool_calls: [{ index: 0, id, type: "function", function: { name, arguments: given } }] });
+  }
+
+  error() {
+    return `data: ${JSON.stringify({ error: { message: "an internal error", type: "server_error" } })}\n\n`;
+  }
+
+  report({ input, cached, output, reasoning }, why) {
+    this.#choice({}, why === "call" ? "tool_calls" : "stop");
+    const usage = {
+      prompt_tokens: input,
+      prompt_tokens_details: { cached_tokens: cached },
+      completion_tokens: output,
+      completion_tokens_details: { reasoning_tokens: reasoning },
+    };
+    this.#send({ choices: [], usage });
+  }
+
+  end() {
+    this.response.end("data: [DONE]\n\n");
+  }
+}
+
+/** A streamed answer of Messages; one that fills the cache is not streamed. */
+class Messages {
+  writesCache = true;
+  #blocks = 0;
+  #isText = false;
+
+  constructor(response, { model, stream }) {
+    Object.assign(this, { response, model, streams: stream === true });
+  }
+
+  #send(event) {
+    this.response.write(`event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`);
+  }
+
+  #usage({ input, cached, cache_write, cache_write_hour, reasoning }, output_tokens) {
+    return {
+      input_tokens: input - cached - cache_write,
+      cache_read_input_tokens: cached,
+      cache_creation_input_tokens: cache_write,
+      cache_creation: {
+        ephemeral_5m_input_tokens: cache_write - cache_write_hour,
+        ephemeral_1h_input_tokens: cache_write_hour,
+      },
+      output_tokens,
+      output_tokens_details: { thinking_tokens: reasoning },
+    };
+  }
+
+  #message(tokens, output, stop_reason) {
+    const { model } = this;
+    const usage = this.#usage(tokens, output);
+    return { id: "msg_1", type: "message", role: "assistant", model, content: [], stop_reason, stop_sequence: null, usage };
+  }
+
+  whole(tokens) {
+    return this.#message(tokens, tokens.output, "max_tokens");
+  }
+
+  begin(tokens) {
+    this.response.writeHead(200, { "content-type": "text/event-stream" });
+    this.#send({ type: "message_start", message: this.#message(tokens, 1, null) });
+  }
+
+  #open(content_block) {
+    this.#send({ type: "content_block_start", index: this.#blocks, content_block });
+  }
+
+  #delta(delta) {
+    this.#send({ type: "content_block_delta", index: this.#blocks, delta });
+  }
+
+  #close() {
+    this.#send({ type: "content_block_stop", index: this.#blocks });
+    this.#blocks += 1;
+  }
+
+  text(text) {
+    if (!this.#isText) this.#open({ type: "text", text: "" });
+    this.#isText = true;
+    this.#delta({ type: "text_delta", text });
+  }
+
+  call({ id, name, arguments: given }) {
+    this.#open({ type: "tool_use", id, name, input: {} });
+    this.#delta({ type: "input_json_delta", partial_json: given });
+    this.#close();
+  }
+
+  error() {
+    const event = { type: "error", error: { type: "api_error", message: "an internal error" } };
+    return `event: error\ndata: ${JSON.stringify(event)}\n\n`;
+  }
+
+  report(tokens, why) {
+    if (this.#isText) this.#close();
+    const delta = { stop_reason: why === "call" ? "tool_use" : "end_turn", stop_sequence: null };
+    this.#send({ type: "message_delta", delta, usage: this.#usage(tokens, tokens.output) });
+  }
+
+  end() {
+    this.#send({ type: "message_stop" });
+    this.response.end();
+  }
+}
