@@ -112,7 +112,7 @@ impl SubscriptionEnd {
         let (message, retriable) = match self {
             Self::Deleted => ("the session was deleted", false),
             Self::Moved => ("the session may be open on another server now; open it again with `resume`", true),
-            Self::Failed => ("the session was closed after an internal error; open it again with `resume`", true),
+            Self::Failed => ("the server closed the session; open it again with `resume`", true),
         };
         EphemeralEvent::SessionClosed(SessionClosed { code: self, message: message.to_owned(), retriable, error: None })
     }

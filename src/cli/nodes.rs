@@ -3,7 +3,7 @@
 use super::{say, say_json, sessions::open};
 use crate::{
     config::Settings,
-    server::node_item,
+    server::{node_chosen, node_item, node_state},
     store::{self, Cluster, NodeRow},
 };
 use anyhow::{Context as _, bail};
@@ -60,7 +60,7 @@ pub(super) async fn run(settings: &Settings, options: NodesOptions) -> anyhow::R
             "{:>10}  {:<16}  {:<9}  {:>8}  {:>11}  {:>7.1} s  {:<9}  {}",
             row.id,
             row.node.name,
-            state(row),
+            node_state(row),
             row.pulse.sessions,
             row.pulse.connections,
             row.age.as_secs_f64(),
@@ -75,18 +75,15 @@ async fn listed(cluster: &dyn Cluster) -> anyhow::Result<Vec<NodeRow>> {
     cluster.nodes().await.context("list the servers")
 }
 
-fn state(row: &NodeRow) -> String {
-    node_item(row)["state"].as_str().unwrap_or_default().to_owned()
-}
-
 /// Asks a server to stop and follows it until its row is gone.
 async fn drain(cluster: &dyn Cluster, rows: &[NodeRow], name: &str) -> anyhow::Result<()> {
-    let row = chosen(rows, name)?;
+    let row = node_chosen(rows, name).map_err(anyhow::Error::msg)?;
     let called = format!("{} (node {})", row.node.name, row.id);
-    if state(row) == "silent" {
+    if node_state(row) == "silent" {
         bail!("{called} is silent: it cannot be asked, and others take its sessions over when clients ask for them");
     }
-    let is_server = |other: &&NodeRow| other.id != row.id && other.node.address.is_some() && state(other) == "living";
+    let is_server =
+        |other: &&NodeRow| other.id != row.id && other.node.address.is_some() && node_state(other) == "living";
     if !rows.iter().any(|other| is_server(&other)) {
         say("no other server is there for its clients: they wait until one starts");
     }
@@ -100,7 +97,7 @@ async fn drain(cluster: &dyn Cluster, rows: &[NodeRow], name: &str) -> anyhow::R
             say(format!("{called} has stopped"));
             return Ok(());
         };
-        match state(now).as_str() {
+        match node_state(now) {
             "silent" => bail!("{called} is silent: it has not said that it is done; its sessions are free by now"),
             "draining" => {}
             _ => bail!("{called} does not drain: its version, {}, cannot be asked to", now.node.version),
@@ -110,77 +107,5 @@ async fn drain(cluster: &dyn Cluster, rows: &[NodeRow], name: &str) -> anyhow::R
             say(format!("{called} drains: {} sessions and {} connections are left", left.0, left.1));
         }
         tokio::time::sleep(LOOK_EVERY).await;
-    }
-}
-
-/// Finds a server by its number or its name. A name means the server that is not silent, because the rows of killed
-/// ones stay for an hour.
-fn chosen<'a>(rows: &'a [NodeRow], name: &str) -> anyhow::Result<&'a NodeRow> {
-    if let Some(row) = rows.iter().find(|row| row.id.to_string() == name) {
-        return Ok(row);
-    }
-    let called: Vec<&NodeRow> = rows.iter().filter(|row| row.node.name == name).collect();
-    let there: Vec<&NodeRow> = called.iter().copied().filter(|row| state(row) != "silent").collect();
-    match (&there[..], &called[..]) {
-        (&[row], _) => Ok(row),
-        ([], []) => bail!("no server is called `{name}`; `reseed nodes` lists them"),
-        ([], _) => bail!(
-            "every server called `{name}` is silent: none can be asked, and others take their sessions over when \
-             clients ask for them"
-        ),
-        _ => {
-            let number = |row: &&NodeRow| format!("{} (last beat {:.1} s ago)", row.id, row.age.as_secs_f64());
-            let numbers: Vec<String> = there.iter().map(number).collect();
-            bail!(
-                "several servers are called `{name}`, and one that was killed counts as silent only after twice its \
-                 lease; give a number: {}",
-                numbers.join(", ")
-            )
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::chosen;
-    use crate::store::{NewNode, NodeId, NodeRow, Pulse};
-    use std::time::Duration;
-
-    /// Returns a server with a lease of 5 s, whose last beat was `age` seconds ago.
-    fn server(id: i64, name: &str, age: u64) -> NodeRow {
-        let lease = Duration::from_secs(5);
-        let node = NewNode { name: name.to_owned(), address: None, version: "1".to_owned(), lease };
-        NodeRow { id: NodeId(id), node, beat: 1, pulse: Pulse::default(), age: Duration::from_secs(age) }
-    }
-
-    #[test]
-    fn a_name_means_the_server_that_is_not_silent() {
-        let mut draining = server(9, "d", 0);
-        draining.pulse.draining = true;
-        let rows = [
-            server(1, "a", 3_000),
-            server(2, "a", 60),
-            server(3, "a", 1),
-            server(4, "b", 1),
-            server(5, "b", 9),
-            server(6, "b", 600),
-            server(7, "c", 600),
-            server(8, "c", 60),
-            draining,
-        ];
-        for (name, expected) in [
-            ("a", Ok(3)),
-            ("2", Ok(2)),
-            ("d", Ok(9)),
-            ("b", Err("give a number: 4 (last beat 1.0 s ago), 5 (last beat 9.0 s ago)")),
-            ("c", Err("every server called `c` is silent")),
-            ("x", Err("no server is called `x`")),
-        ] {
-            match (chosen(&rows, name), expected) {
-                (Ok(row), Ok(id)) => assert_eq!(row.id, NodeId(id), "{name}"),
-                (Err(error), Err(expected)) => assert!(error.to_string().contains(expected), "{name}: {error}"),
-                (found, _) => panic!("{name}: {found:?}"),
-            }
-        }
     }
 }

@@ -71,8 +71,8 @@ pub(super) fn together(settings: &Settings, faults: &mut Vec<String>) {
 
 /// Returns every token with its name.
 fn named(auth: &AuthSettings) -> impl Iterator<Item = &NamedToken> {
-    let services = auth.service_tokens.iter().map(|service| &service.named);
-    auth.auth_tokens.iter().chain(&auth.operator_tokens).chain(services)
+    let scoped = auth.operator_tokens.iter().chain(&auth.service_tokens).map(|scoped| &scoped.named);
+    auth.auth_tokens.iter().chain(scoped)
 }
 
 /// Returns a warning for each setting that is allowed but looks wrong.

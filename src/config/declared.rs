@@ -8,7 +8,7 @@ use super::{
     scopes::Scope,
     values::{
         ApiChoice, CacheTtl, ChosenStrategy, DiagnosticsChoice, LogFormat, NamedToken, Origin, ProviderChoice,
-        ServiceToken, Switch, Variables,
+        Retention, ScopedToken, Switch, Variables,
     },
 };
 use crate::{
@@ -277,12 +277,13 @@ settings! {
         /// The clients that may use the server, as `name:token`. A session belongs to the name that created it. If
         /// unset, everyone who can reach the server may use it.
         auth_tokens: Vec<NamedToken> = "", rules::tokens().reloaded();
-        /// The operators, who may see statistics of all sessions, as `name:token`.
-        operator_tokens: Vec<NamedToken> = "", rules::tokens().reloaded();
+        /// The operators, who may see statistics of all sessions, as `name:token`. `name/write:token` is for one who
+        /// may also compact, cancel, close and delete sessions, and stop servers.
+        operator_tokens: Vec<ScopedToken> = "", rules::operators().reloaded();
         /// The backends of web applications, as `name:token`: each lets its own users in with tickets that it mints.
         /// None can name a user of AUTH_TOKENS or of another backend. `name/read:token` is for one whose users only
         /// read.
-        service_tokens: Vec<ServiceToken> = "", rules::services().reloaded();
+        service_tokens: Vec<ScopedToken> = "", rules::services().reloaded();
         /// If true, operators may also read the content of conversations.
         operators_read_content: bool = "false", rules::flag().reloaded();
         /// The web origins that may connect, in addition to the server's own on this machine.
@@ -347,6 +348,9 @@ settings! {
         /// The directory into which `POST /api/backup` writes backups of a SQLite database, of this server alone. Unset,
         /// they are made by the command `reseed backup` only.
         backup_dir: Option<PathBuf> = "", rules::path().optional();
+        /// How many days sessions are kept after their last change; 0 to keep them indefinitely. `90,guests=7,staff=0`
+        /// differs by the class of their owners, as in BUDGETS_FILE or AUTH_JWT_CLASS_CLAIM. Open sessions stay.
+        retention_days: Retention = "0", rules::retention().reloaded();
         fixed {
             /// Accepts a PostgreSQL server that may lose acknowledged data (`fsync = off` or `full_page_writes = off`).
             /// For tests only.

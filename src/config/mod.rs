@@ -32,8 +32,8 @@ pub use declared::{
 pub(crate) use printed::help;
 pub use scopes::{Scope, Scopes};
 pub use values::{
-    ApiChoice, CacheTtl, ChosenStrategy, DiagnosticsChoice, LogFormat, NamedToken, Origin, ProviderChoice,
-    ServiceToken, Switch, Variables,
+    ApiChoice, CacheTtl, ChosenStrategy, DiagnosticsChoice, LogFormat, NamedToken, Origin, ProviderChoice, Retention,
+    ScopedToken, Switch, Variables,
 };
 
 pub use fingerprints::Fingerprints;

@@ -4,7 +4,7 @@ use super::{
     declare::variable,
     listed::is_this_machine,
     scopes::Scope,
-    values::{Choice, ChosenStrategy, NamedToken, Origin, ServiceToken},
+    values::{Choice, ChosenStrategy, NamedToken, Origin, Retention, ScopedToken},
 };
 use crate::{
     core::{
@@ -299,11 +299,20 @@ pub(super) fn tokens() -> Rule<Vec<NamedToken>> {
 }
 
 /// Accepts a list of services, as `name:token` or `name/scope:token`, separated by commas.
-pub(super) fn services() -> Rule<Vec<ServiceToken>> {
+pub(super) fn services() -> Rule<Vec<ScopedToken>> {
     Rule::new(
         "a list of name:token or name/scope:token, separated by commas; names of 1 to 64 of A-Z a-z 0-9 . _ -, and as \
          scope sessions or read",
-        |text| items(text).map(ServiceToken::parse).collect(),
+        |text| items(text).map(ScopedToken::of_service).collect(),
+    )
+    .secret()
+}
+
+/// Accepts a list of operators, as `name:token` or `name/write:token`, separated by commas.
+pub(super) fn operators() -> Rule<Vec<ScopedToken>> {
+    Rule::new(
+        "a list of name:token or name/write:token, separated by commas; names of 1 to 64 of A-Z a-z 0-9 . _ -",
+        |text| items(text).map(ScopedToken::of_operator).collect(),
     )
     .secret()
 }
@@ -369,6 +378,15 @@ pub(super) fn scope_map() -> Rule<Vec<(String, Scope)>> {
         };
         items(text).map(pair).collect()
     })
+}
+
+/// Accepts days, in general and by class.
+pub(super) fn retention() -> Rule<Retention> {
+    Rule::new(
+        "a number of days from 0 to 36500, and class=days for classes of users, separated by commas, such as \
+         90,guests=7,staff=0",
+        |text| Retention::parse(items(text)),
+    )
 }
 
 /// Accepts a list of web origins, separated by commas.

@@ -13,11 +13,13 @@ pub enum Scope {
     Operator,
     /// Read the content of all sessions.
     OperatorContent,
+    /// Change the sessions of all users, and the server.
+    OperatorWrite,
 }
 
 impl Scope {
     /// Every scope.
-    pub const ALL: [Self; 4] = [Self::Sessions, Self::Read, Self::Operator, Self::OperatorContent];
+    pub const ALL: [Self; 5] = [Self::Sessions, Self::Read, Self::Operator, Self::OperatorContent, Self::OperatorWrite];
 
     /// Returns its name in settings, tokens and on the wire.
     #[must_use]
@@ -27,6 +29,7 @@ impl Scope {
             Self::Read => "read",
             Self::Operator => "operator",
             Self::OperatorContent => "operator.content",
+            Self::OperatorWrite => "operator.write",
         }
     }
 
@@ -36,14 +39,15 @@ impl Scope {
         Self::ALL.into_iter().find(|scope| scope.name() == name)
     }
 
-    /// Returns the scopes that it includes. Writing sessions includes reading them, and reading content includes the
-    /// statistics that operators read.
+    /// Returns the scopes that it includes. Writing sessions includes reading them. What operators may do in addition
+    /// includes the statistics that all of them read.
     const fn bits(self) -> u8 {
         match self {
-            Self::Sessions => 0b0011,
-            Self::Read => 0b0001,
-            Self::Operator => 0b0100,
-            Self::OperatorContent => 0b1100,
+            Self::Sessions => 0b0_0011,
+            Self::Read => 0b0_0001,
+            Self::Operator => 0b0_0100,
+            Self::OperatorContent => 0b0_1100,
+            Self::OperatorWrite => 0b1_0100,
         }
     }
 }
@@ -113,6 +117,12 @@ mod tests {
             (&[Scope::Read, Scope::Sessions], &["sessions"], &[Scope::Sessions, Scope::Read]),
             (&[Scope::Operator], &["operator"], &[Scope::Operator]),
             (&[Scope::OperatorContent], &["operator.content"], &[Scope::Operator, Scope::OperatorContent]),
+            (&[Scope::OperatorWrite], &["operator.write"], &[Scope::Operator, Scope::OperatorWrite]),
+            (
+                &[Scope::OperatorWrite, Scope::OperatorContent],
+                &["operator.content", "operator.write"],
+                &[Scope::Operator, Scope::OperatorContent, Scope::OperatorWrite],
+            ),
             (&[Scope::Operator, Scope::Read], &["read", "operator"], &[Scope::Operator, Scope::Read]),
         ];
         for (given, names, allowed) in table {

@@ -167,26 +167,92 @@ impl NamedToken {
     }
 }
 
-/// A service: a backend that grants its own users access.
+/// The most days of a retention: a hundred years.
+const DAYS_MAX: u32 = 36_500;
+
+/// A token with scopes: of an operator, or of a service, which is a backend that grants its own users access.
 #[derive(Debug, Clone)]
-pub struct ServiceToken {
-    /// Its name, which precedes the names of its users, and its token.
+pub struct ScopedToken {
+    /// Its name, which for a service precedes the names of its users, and its token.
     pub named: NamedToken,
-    /// The scopes that it can grant at most.
+    /// The scopes of an operator, or those that a service can grant at most.
     pub scopes: Scopes,
 }
 
-impl ServiceToken {
-    /// Parses `name:token`, or `name/scope:token` with the maximum scope that the service can grant.
-    pub(super) fn parse(item: &str) -> Result<Self, &'static str> {
+impl ScopedToken {
+    /// Parses a service's `name:token`, or `name/scope:token` with the maximum scope that the service can grant.
+    pub(super) fn of_service(item: &str) -> Result<Self, &'static str> {
+        Self::parse(item, |scope| match Scope::named(scope.unwrap_or(Scope::Sessions.name())) {
+            Some(scope @ (Scope::Sessions | Scope::Read)) => Ok(scope),
+            Some(_) => Err("a service never acts for operators"),
+            None => Err("an item's scope is unknown"),
+        })
+    }
+
+    /// Parses an operator's `name:token`, or `name/write:token` if they may change something.
+    pub(super) fn of_operator(item: &str) -> Result<Self, &'static str> {
+        Self::parse(item, |scope| match scope {
+            None => Ok(Scope::Operator),
+            Some("write") => Ok(Scope::OperatorWrite),
+            Some(_) => Err("an item's scope is not `write`"),
+        })
+    }
+
+    fn parse(item: &str, scope: impl Fn(Option<&str>) -> Result<Scope, &'static str>) -> Result<Self, &'static str> {
         let (name, token) = item.split_once(':').ok_or("an item has no `:` between name and token")?;
-        let (name, scope) = name.split_once('/').unwrap_or((name, Scope::Sessions.name()));
-        let scope = match Scope::named(scope.trim()) {
-            Some(scope @ (Scope::Sessions | Scope::Read)) => scope,
-            Some(Scope::Operator | Scope::OperatorContent) => return Err("a service never acts for operators"),
-            None => return Err("an item's scope is unknown"),
-        };
-        Ok(Self { named: NamedToken::parse(&format!("{name}:{token}"))?, scopes: scope.into() })
+        let (name, given) = name.split_once('/').map_or((name, None), |(name, scope)| (name, Some(scope.trim())));
+        Ok(Self { scopes: scope(given)?.into(), named: NamedToken::parse(&format!("{name}:{token}"))? })
+    }
+}
+
+/// How many days sessions are kept after their last change; 0 for indefinitely.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// For owners of any other class.
+    pub days: u32,
+    /// For owners of these classes.
+    pub classes: BTreeMap<String, u32>,
+}
+
+impl Retention {
+    /// Parses `90`, or `90,guests=7,staff=0`.
+    pub(super) fn parse<'a>(items: impl Iterator<Item = &'a str>) -> Result<Self, &'static str> {
+        let (mut retention, mut has_days) = (Self::default(), false);
+        for item in items {
+            let (class, days) = item.split_once('=').map_or((None, item), |(class, days)| (Some(class.trim()), days));
+            let days = days.trim().parse().ok().filter(|days| *days <= DAYS_MAX).ok_or("an item has no such number")?;
+            let is_first = match class {
+                Some("") => return Err("an item has no class before its `=`"),
+                Some(class) => retention.classes.insert(class.to_owned(), days).is_none(),
+                None => {
+                    retention.days = days;
+                    !std::mem::replace(&mut has_days, true)
+                }
+            };
+            if !is_first {
+                return Err("a class, or the number without one, is repeated");
+            }
+        }
+        Ok(retention)
+    }
+
+    /// Returns the days for a class. If it is not known, they are the most of any.
+    #[must_use]
+    pub fn days_of(&self, class: Option<&str>) -> u32 {
+        match class {
+            Some(class) => self.classes.get(class).copied().unwrap_or(self.days),
+            None => self.all().find(|days| *days == 0).unwrap_or_else(|| self.all().max().unwrap_or(0)),
+        }
+    }
+
+    /// Returns the fewest days after which any session is deleted; `None` if none ever is.
+    #[must_use]
+    pub fn shortest(&self) -> Option<u32> {
+        self.all().filter(|days| *days > 0).min()
+    }
+
+    fn all(&self) -> impl Iterator<Item = u32> {
+        self.classes.values().copied().chain([self.days])
     }
 }
 

@@ -22,7 +22,7 @@ use reseed_protocol::{
     command::{Command, Empty},
     compaction::StartCompaction,
     reply::{Done, Reply},
-    session::SessionRole,
+    session::{SessionRole, Software},
     tools::{RegisterTools, ToolOffer},
     tree::{ForkPosition, ForkSession, GetEntries},
     turn::{Accepted, UserInput},
@@ -107,6 +107,21 @@ impl Exchange {
     pub async fn open_as(connect: Box<dyn Connect>, place: Place, role: SessionRole) -> Result<Self, ErrorBody> {
         let opening = Opening { role: Some(role), entries: Some(ENTRIES), ..Opening::default() };
         Self::open_with(client(connect), place, opening).await
+    }
+
+    /// Observes a session without its entries, as this program.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub async fn observe(
+        connect: impl Connect + 'static,
+        session: SessionId,
+        software: Software,
+    ) -> Result<Self, ErrorBody> {
+        let client = Client::over(connect, Options { software: Some(software), ..Options::default() });
+        let role = Some(SessionRole::Observer);
+        let opening = Opening { role, entries: Some(0), deltas: Some(false), ..Opening::default() };
+        Self::open_with(client, Place::Session(session), opening).await
     }
 
     /// As [`Self::open`], with a client that may have other sessions, and these options.

@@ -259,7 +259,7 @@ metrics! {
     BUILD_INFO: Gauge, "reseed_build_info" { version: [env!("CARGO_PKG_VERSION")] },
         "Always 1; the label is the running version.";
     CONNECTIONS: Gauge, "reseed_connections" {
-        dialect: ["none", "v1", "v2", "responses", "chat_completions", "ai_sdk"]
+        dialect: ["none", "v1", "v2", "responses", "chat_completions", "ai_sdk", "operator"]
     },
         "Open connections, by protocol. `none` has not sent a frame yet. `relay` carries a client's frames \
         from another node, which counts the client.";

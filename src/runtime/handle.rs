@@ -74,6 +74,9 @@ pub struct ConnectionShare {
     pub bell: Bell,
     /// Room for events that are only for this connection, in bytes.
     pub event_room: Arc<Semaphore>,
+    /// True for an operator's connection: it may send every command, although it only observes. It never hosts, and
+    /// starts no queued input.
+    pub operates: bool,
 }
 
 impl ConnectionShare {
@@ -81,7 +84,7 @@ impl ConnectionShare {
     #[must_use]
     pub fn new(identity: Identity) -> Self {
         let event_room = Arc::new(Semaphore::new(EVENT_BYTES_MAX));
-        Self { identity: Arc::new(identity), bell: Bell::default(), event_room }
+        Self { identity: Arc::new(identity), bell: Bell::default(), event_room, operates: false }
     }
 }
 

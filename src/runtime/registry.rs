@@ -3,6 +3,7 @@
 mod creating;
 pub(crate) mod holding;
 mod open_sessions;
+mod owned;
 mod removal;
 mod watching;
 
@@ -24,7 +25,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    config::LimitSettings,
+    config::{LimitSettings, Retention},
     core::{
         agent_loop::{AgentLoop, Deployment, Seed},
         session::{IdSource, Session},
@@ -53,6 +54,7 @@ use std::{
     },
     time::Duration,
 };
+use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// The time limit for sessions to record that their turn was interrupted. This takes a few commits.
@@ -96,6 +98,8 @@ pub struct Registry {
     actors: TaskTracker,
     random_bits: RandomBits,
     watches: Arc<Watches>,
+    /// How long sessions are kept, and whether tokens may name classes.
+    retention: watch::Sender<(Retention, bool)>,
 }
 
 impl Registry {
@@ -153,6 +157,7 @@ impl Registry {
             actors: TaskTracker::new(),
             random_bits,
             watches: Arc::default(),
+            retention: watch::Sender::default(),
         })
     }
 

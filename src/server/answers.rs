@@ -37,6 +37,10 @@ impl<S: Sync> FromRequestParts<S> for Operator {
     }
 }
 
+/// The port that got a request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Port(pub(super) u16);
+
 /// The query parameters of a request under `/api`. An unknown name is refused, because it was meant to change the
 /// answer.
 pub(super) struct Parameters<T>(pub(super) T);

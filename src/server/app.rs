@@ -1,7 +1,14 @@
 //! The state shared by all connections.
 
 use super::{
-    admission::Admission, auth::Auth, operator::backup::Backups, peers::Peers, stopping::Stopping, tls::Tls, web,
+    admission::Admission,
+    auth::{Auth, Grant},
+    operator::backup::Backups,
+    peers::Peers,
+    repeats::Repeats,
+    stopping::Stopping,
+    tls::Tls,
+    web,
 };
 use crate::{core::agent_loop::Origin, runtime::Registry, tools::mcp::Mcp};
 use reseed_protocol::{ConnectionId, ErrorBody, ErrorCode};
@@ -52,6 +59,8 @@ pub(crate) struct App {
     pub backups: Backups,
     pub metrics: crate::metrics::Handle,
     pub stopping: Stopping,
+    /// The answers to requests of operators that may be repeated.
+    pub repeats: Repeats,
     /// The chat page and the operator's page, each built when it is first requested.
     pub pages: [OnceLock<web::Site>; 2],
     /// The number of the connection that was made last.
@@ -73,6 +82,13 @@ impl App {
             ErrorCode::StoreFailed,
             "the session was closed before it answered; open it again, and send the command again with the same `id`",
         )
+    }
+
+    /// Notes the class that a user's token names. An operator who acts for the user does not know it.
+    pub(super) fn note_class(&self, grant: &Grant) {
+        if !grant.is_operator() {
+            self.registry.budgets().claims(grant.name(), grant.class());
+        }
     }
 
     pub(super) fn next_origin(&self) -> Origin {

@@ -209,11 +209,11 @@ impl Audit {
     }
 }
 
-/// The endpoint that an operator reads, and the session it concerns.
+/// The endpoint that an operator uses, and the session it concerns.
 pub(super) type Read = (&'static str, Option<SessionId>);
 
-/// Returns what an operator's path reads; `None` for other paths. The path itself comes from the client, so it is not
-/// logged.
+/// Returns what an operator's path is about; `None` for other paths. The path itself comes from the client, so it is
+/// not logged.
 pub(super) fn read(path: &str) -> Option<Read> {
     if path == "/metrics" {
         return Some((METRICS, None));
@@ -236,6 +236,12 @@ pub(super) fn read(path: &str) -> Option<Read> {
     if path == "/api/backup" {
         return Some(("backup", None));
     }
+    if path == "/api/drain" {
+        return Some(("drain", None));
+    }
+    if path.starts_with("/api/users/") {
+        return Some(("user", None));
+    }
     let rest = path.strip_prefix("/api/sessions")?;
     let mut steps = rest.split('/').skip(1);
     let session = steps.next().and_then(|id| id.parse().ok());
@@ -243,6 +249,7 @@ pub(super) fn read(path: &str) -> Option<Read> {
         Some("context") => Some(("context", session)),
         Some("tree") => Some(("tree", session)),
         Some("requests") => Some(("requests", session)),
+        _ if session.is_some() => Some(("session", session)),
         _ => Some(("sessions", None)),
     }
 }
@@ -266,6 +273,11 @@ mod tests {
             ("/api/sessions/k7m2q9xw4hfatz8n/tree", Some(("tree", Some("k7m2q9xw4hfatz8n")))),
             ("/api/sessions/k7m2q9xw4hfatz8n/requests", Some(("requests", Some("k7m2q9xw4hfatz8n")))),
             ("/api/sessions/%20what I said/tree", Some(("tree", None))),
+            ("/api/sessions/k7m2q9xw4hfatz8n", Some(("session", Some("k7m2q9xw4hfatz8n")))),
+            ("/api/sessions/k7m2q9xw4hfatz8n/close", Some(("session", Some("k7m2q9xw4hfatz8n")))),
+            ("/api/users/ann", Some(("user", None))),
+            ("/api/users/ann/close", Some(("user", None))),
+            ("/api/drain", Some(("drain", None))),
             ("/healthz", None),
         ];
         for (path, expected) in table {

@@ -15,7 +15,7 @@ pub(crate) use self::{
 };
 
 use self::{
-    accepted::{Accepted, digest, find},
+    accepted::{Accepted, digest, find, find_scoped},
     grant::{Live, opens_sessions},
     jwt::Signed,
     tickets::Tickets,
@@ -24,6 +24,7 @@ use crate::{
     config::{AuthSettings, Scope, Scopes, Settings},
     store::{self, SessionStore},
 };
+use reseed_protocol::SessionId;
 use std::{
     net::IpAddr,
     sync::{Arc, PoisonError, RwLock},
@@ -51,6 +52,8 @@ pub(crate) struct Operator {
     pub(crate) name: Name,
     /// True if they may read conversation text.
     pub(crate) reads_content: bool,
+    /// True if they may change sessions and servers.
+    pub(crate) writes: bool,
 }
 
 /// The party that requests a ticket.
@@ -132,7 +135,7 @@ impl Auth {
         if let Some(name) = find(&accepted.settings.auth_tokens, token) {
             return Ok(Draft { name, source: Source::User(digest(token)), ..everyone() });
         }
-        if find(&accepted.settings.operator_tokens, token).is_some() {
+        if find_scoped(&accepted.settings.operator_tokens, token).is_some() {
             return Err(Refusal::Forbidden("an operator's token opens no sessions; use one of AUTH_TOKENS"));
         }
         if accepted.service(token).is_some() {
@@ -158,9 +161,15 @@ impl Auth {
         Err(Refusal::Wrong("the token was removed"))
     }
 
-    /// Begins the grant of a client whose credentials were checked by another node.
-    pub(super) fn of_node(&self, draft: Draft) -> Arc<Grant> {
+    /// Begins the grant of a client whose credentials were checked already: by another node, or as an operator's.
+    pub(super) fn of_checked(&self, draft: Draft) -> Arc<Grant> {
         self.live.begin(draft)
+    }
+
+    /// Begins the grant of an operator who acts for a user, in this session.
+    pub(super) fn of_operator(&self, user: &str, session: &SessionId) -> Arc<Grant> {
+        let (name, session) = (user.to_owned(), Some(session.clone()));
+        self.of_checked(Draft { name, session, source: Source::Operator, ..everyone() })
     }
 
     /// Returns the operator with this token. If no credentials are configured at all, everyone who reaches the server
@@ -171,14 +180,16 @@ impl Auth {
         let AuthSettings { operators_read_content, operator_tokens, .. } = &accepted.settings;
         let reads_content = *operators_read_content;
         if !accepted.is_required() && operator_tokens.is_empty() {
-            return Some(Operator { name: Name::new(), reads_content });
+            return Some(Operator { name: Name::new(), reads_content, writes: true });
         }
-        if let Some(name) = find(operator_tokens, token?) {
-            return Some(Operator { name, reads_content });
+        if let Some(found) = find_scoped(operator_tokens, token?) {
+            let writes = found.scopes.allow(Scope::OperatorWrite);
+            return Some(Operator { name: found.named.name.clone(), reads_content, writes });
         }
         let (_, signed) = accepted.signed(token?).await.ok()??;
-        let reads_content = signed.scopes.allow(Scope::OperatorContent);
-        signed.scopes.allow(Scope::Operator).then_some(Operator { name: signed.name, reads_content })
+        let scopes = signed.scopes;
+        let (reads_content, writes) = (scopes.allow(Scope::OperatorContent), scopes.allow(Scope::OperatorWrite));
+        scopes.allow(Scope::Operator).then_some(Operator { name: signed.name, reads_content, writes })
     }
 
     /// Identifies the requester of a ticket by their token.
@@ -245,6 +256,25 @@ impl Auth {
         self.live.end(Ended::Revoked, |draft| whose.is_meant(service, draft))
     }
 
+    /// Returns the number of a user's connections to clients of this server.
+    pub(super) fn connections_of(&self, user: &str) -> usize {
+        self.live.count(|draft| is_own(draft, user))
+    }
+
+    /// Ends a user's grants, whoever made them. Returns the number of connections that this closes.
+    pub(super) async fn end_user(&self, user: &str) -> usize {
+        self.tickets.settled().await;
+        self.live.end(Ended::Revoked, |draft| is_own(draft, user))
+    }
+
+    /// Removes a user's unused tickets, whoever made them. Returns their number.
+    ///
+    /// # Errors
+    /// The store failed, so tickets may be left.
+    pub(super) async fn withdraw_user(&self, user: &str) -> Result<u64, store::Error> {
+        self.tickets.withdraw_user(user).await
+    }
+
     fn accepted(&self) -> Arc<Accepted> {
         self.accepted.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -253,10 +283,14 @@ impl Auth {
     /// configured origins may.
     #[must_use]
     pub(crate) fn allows_origin(&self, origin: &str, port: u16) -> bool {
-        if self.accepted().settings.allowed_origins.iter().any(|allowed| allowed.as_str().eq_ignore_ascii_case(origin))
-        {
-            return true;
-        }
+        self.is_own_origin(origin, port)
+            || (self.accepted().settings.allowed_origins.iter())
+                .any(|allowed| allowed.as_str().eq_ignore_ascii_case(origin))
+    }
+
+    /// Returns true for the origin of the server's own page on this machine.
+    #[must_use]
+    pub(crate) fn is_own_origin(&self, origin: &str, port: u16) -> bool {
         let scheme = self.scheme;
         self.loopback
             && ["localhost", "127.0.0.1", "[::1]"].iter().any(|host| origin == format!("{scheme}://{host}:{port}"))
@@ -288,6 +322,11 @@ pub(super) enum IssueError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] store::Error),
+}
+
+/// Returns true if this is the grant of a user's own client. A relayed client counts where it connects.
+fn is_own(draft: &Draft, user: &str) -> bool {
+    draft.name == user && !matches!(draft.source, Source::Node | Source::Operator)
 }
 
 /// Returns the rights of everyone if no credentials are required.

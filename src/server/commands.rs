@@ -408,7 +408,7 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
 /// Refuses a command that the command table does not allow an observer of its session.
 fn refuse_observer(connection: &Connection, session: Option<&SessionId>, command: &Command) -> Option<ErrorBody> {
     let subscription = connection.subscriptions.of(session?)?;
-    let observes = subscription.role == SessionRole::Observer;
+    let observes = subscription.role == SessionRole::Observer && !connection.operates();
     (observes && command.spec().sender != Sender::Anyone).then(|| {
         let message = format!("only writers may send `{}`; this connection is an observer", command.name());
         ErrorBody::new(ErrorCode::ReadOnly, message)

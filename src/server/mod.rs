@@ -29,7 +29,8 @@
 //! HTTP:
 //! - `routes`: the routes; `answers`: what their handlers share
 //! - `app`: the state shared by all connections
-//! - `operator`: health, metrics, statistics, usage, the context of a session, MCP servers
+//! - `repeats`: repeated requests of operators; [`retention`]: deletes old sessions
+//! - `operator`: health, metrics, statistics, usage, the context of a session, MCP servers, and what operators change
 //! - `web`: the page; `bundle`: joins its modules and style sheets; `offered`: the strategies that it lists
 
 pub(crate) mod address;
@@ -58,6 +59,8 @@ mod opening;
 mod operator;
 mod peers;
 mod relay;
+mod repeats;
+pub(crate) mod retention;
 mod routes;
 mod scope;
 mod sessions;
@@ -76,9 +79,10 @@ pub(crate) use closed::Closed;
 pub(crate) use listen::{Running, serve};
 pub(crate) use operator::{
     backup::Backups,
-    nodes::item as node_item,
+    nodes::{chosen as node_chosen, item as node_item, state as node_state},
     usage::{csv as usage_csv, grouping as usage_grouping, item as usage_item, time as usage_time},
 };
 pub(crate) use peers::Peers;
+pub(crate) use repeats::Repeats;
 pub(crate) use stopping::Stopping;
 pub(crate) use tls::{Identity, Tls};

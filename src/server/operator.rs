@@ -4,6 +4,7 @@
 pub(super) mod backup;
 pub(super) mod budgets;
 pub(super) mod context;
+mod levers;
 pub(super) mod mcp;
 pub(super) mod minutes;
 pub(super) mod nodes;

@@ -4,7 +4,7 @@ use secrecy::SecretString;
 use std::{sync::OnceLock, time::Duration};
 
 /// The time limit for another node's answer. A service waits for it.
-const ANSWER_TIME: Duration = Duration::from_secs(2);
+pub(super) const ANSWER_TIME: Duration = Duration::from_secs(2);
 
 /// What is needed to reach the other nodes of a cluster.
 #[derive(Debug, Default)]

@@ -1,7 +1,7 @@
 //! The routes, and the checks that every HTTP request passes first.
 
 use super::{
-    answers::clip,
+    answers::{Port, clip},
     app::App,
     granting, handshake, node, offered, operator, relay,
     web::{CHAT, OPERATOR, Page, Site},
@@ -16,8 +16,8 @@ use axum::{
 };
 use std::sync::Arc;
 
-/// Maximum bytes of an HTTP request's body. Only requests for tickets have one, and it is short.
-const BODY_BYTES_MAX: usize = 16 * 1024;
+/// Maximum bytes of an HTTP request's body: one for a ticket is short, and a compaction's instructions have 16 KiB.
+const BODY_BYTES_MAX: usize = 32 * 1024;
 
 /// The headers of the dialects' answers that pages may read.
 const EXPOSED: HeaderValue = HeaderValue::from_static("x-reseed-session, x-reseed-context, retry-after");
@@ -59,11 +59,12 @@ fn public() -> Router<Arc<App>> {
         .route("/api/principals/{name}", delete(granting::revoke_user))
         .route(relay::PATH, get(node::holder::enter))
         .route(node::ask::REVOKE_PATH, post(node::ask::revoked_elsewhere))
+        .route(node::orders::PATH, post(node::orders::received))
         .route(node::ask::COMPACTIONS_PATH, post(node::ask::compactions_here))
 }
 
 /// Rejects requests for a foreign host name and from foreign origins before anything else handles them.
-async fn guard(State((app, port)): State<(Arc<App>, u16)>, request: Request, next: Next) -> Response {
+async fn guard(State((app, port)): State<(Arc<App>, u16)>, mut request: Request, next: Next) -> Response {
     let headers = request.headers();
     let text = |name: header::HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?").to_owned());
     if request.uri().path().starts_with(node::INTERNAL) {
@@ -86,6 +87,7 @@ async fn guard(State((app, port)): State<(Arc<App>, u16)>, request: Request, nex
     if let (true, Some(origin), &Method::OPTIONS) = (of_dialect, &origin, request.method()) {
         return preflight(origin, headers);
     }
+    request.extensions_mut().insert(Port(port));
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

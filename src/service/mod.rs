@@ -24,10 +24,10 @@ use crate::{
     provider::Provider,
     runtime::{Keeper, Registry, RegistryOptions, fork},
     server::{
-        About, Admission, App, Audit, Backups, Identity, Patience, Peers, Running, Stopping, Tls,
+        About, Admission, App, Audit, Backups, Identity, Patience, Peers, Repeats, Running, Stopping, Tls,
         address::Addresses,
         auth::{Auth, Jwt},
-        serve,
+        retention, serve,
     },
     store::{self, NewNode, Secret, SessionStore},
     tools::Tool,
@@ -93,12 +93,17 @@ impl Service {
         self.registry.unload_resting().await;
     }
 
-    /// Waits until an operator asks this server to stop through the shared database. Waits indefinitely for a single
-    /// server.
+    /// Waits until an operator asks this server to stop, over HTTP or through the shared database.
     pub async fn asked_to_stop(&self) {
-        match self.registry.keeper() {
-            Some(keeper) => keeper.asked_to_drain().await,
-            None => std::future::pending().await,
+        let through_database = async {
+            match self.registry.keeper() {
+                Some(keeper) => keeper.asked_to_drain().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.app.stopping.asked() => {}
+            () = through_database => {}
         }
     }
 
@@ -238,6 +243,7 @@ pub async fn start_with_extensions(
     let endpoint = settings.traces.otel_exporter_otlp_endpoint.as_deref();
     let (exports, traces) = Exports::start(endpoint, &settings.node.name(), &metrics)?;
     registry.trace_with(traces);
+    registry.retain(settings.store.retention_days.clone(), settings.jwt.auth_jwt_class_claim.is_some());
     // Forks that cannot be settled stay hidden, and are tried again at the next start.
     if let Err(error) = fork::settle(&registry).await {
         tracing::error!(%error, "settle unfinished forks");
@@ -274,6 +280,7 @@ pub async fn start_with_extensions(
         metrics,
         stopping: Stopping::default(),
         pages: Default::default(),
+        repeats: Repeats::default(),
         origins: AtomicU64::new(0),
     });
     if let Some(keeper) = &cluster {
@@ -284,6 +291,7 @@ pub async fn start_with_extensions(
             (sessions as u64, connections as u64)
         });
     }
+    retention::keep(&app);
     let (node, process) = (settings.node.name(), app.about.instance.clone());
     let minutes = Arc::new(Minutes::new(store.clone(), app.metrics.clone(), node, process));
     minutes.keep(app.stopping.stop.clone());

@@ -19,10 +19,9 @@ pub struct Reloaded {
 }
 
 impl Service {
-    /// Applies settings that were read again: credentials, keys, prices, budgets, hooks, MCP servers and the
-    /// certificate of TLS. Connections
-    /// stay open, except those whose credentials were removed. Everything is checked first, so an error changes
-    /// nothing.
+    /// Applies settings that were read again: credentials, keys, prices, budgets, retention, hooks, MCP servers and the
+    /// certificate of TLS. Connections stay open, except those whose credentials were removed. Everything is checked
+    /// first, so an error changes nothing.
     ///
     /// The provider is not affected; [`Self::replace_provider`] replaces it.
     ///
@@ -60,6 +59,7 @@ impl Service {
         self.registry.parts().reconfigure(settings.model.model_prices.clone(), hooks);
         self.server_tools.take_up(mcp);
         self.registry.budgets().replace(budgets);
+        self.registry.retain(settings.store.retention_days.clone(), settings.jwt.auth_jwt_class_claim.is_some());
         let closed = self.app.auth.reload(settings, jwt);
         let mut wants_restart = first.wants_restart(settings);
         match (&self.app.tls, identity) {

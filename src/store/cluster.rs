@@ -145,13 +145,15 @@ pub enum TicketPut {
     Full,
 }
 
-/// Selects unused tickets of one service.
+/// Selects unused tickets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TicketsOf<'a> {
-    /// The one with this id.
+    /// The one of the service with this id.
     Id(&'a str),
-    /// Those of this user.
+    /// Those of the service for this user.
     Owner(&'a str),
+    /// Those for this user, whoever made them.
+    Anyone(&'a str),
 }
 
 /// The nodes of a store that several servers can share. Contract: `cluster_suite!` in `store/conformance/`.
@@ -253,7 +255,7 @@ pub trait Cluster: Send + Sync {
     /// [`Error::Unknown`]: it may be gone.
     fn take_ticket<'a>(&'a self, hash: &'a [u8; 32]) -> StoreFuture<'a, Result<Option<(String, Duration)>, Error>>;
 
-    /// Removes unused tickets of a service. Returns how many there were.
+    /// Removes unused tickets, of a service or of anyone. Returns how many there were.
     ///
     /// # Errors
     /// [`Error::Unknown`]: the tickets may be gone.

@@ -4,7 +4,7 @@
 use super::{
     Append, CommandMark, Created, EntriesPage, EntryQuery, Error, Hits, Lease, ListPage, ListQuery, MinuteQuery,
     MinuteRow, SearchQuery, Secret, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery,
-    Usage, UsageFuture, UsageQuery,
+    Traces, Usage, UsageFuture, UsageQuery,
 };
 use reseed_core::usage_row::UsageRow;
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
@@ -231,6 +231,14 @@ impl<S: SessionStore> SessionStore for Faulty<S> {
 
     fn minutes(&self, query: MinuteQuery) -> StoreFuture<'_, Result<Vec<MinuteRow>, Error>> {
         self.inner.minutes(query)
+    }
+
+    fn forget_owner<'a>(&'a self, owner: &'a str) -> StoreFuture<'a, Result<u64, Error>> {
+        self.inner.forget_owner(owner)
+    }
+
+    fn traces<'a>(&'a self, owner: &'a str, sessions: &'a [SessionId]) -> StoreFuture<'a, Result<Traces, Error>> {
+        self.inner.traces(owner, sessions)
     }
 
     fn empty_sessions(&self, before: Timestamp, limit: u32) -> StoreFuture<'_, Result<Vec<SessionId>, Error>> {

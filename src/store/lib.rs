@@ -27,6 +27,7 @@ mod secret;
 mod spending;
 pub mod sqlite;
 mod stats;
+mod traces;
 mod unstored;
 mod upgrade;
 mod walk;
@@ -44,13 +45,16 @@ pub use error::{Error, Part};
 #[doc(hidden)]
 pub use lines::Spaced;
 pub use minutes::{MINUTES_KEPT, MinuteQuery, MinuteRow};
-pub use page::EntriesPage;
+pub use page::{EntriesPage, ListPage, ListQuery, UNFINISHED};
 pub use postgres_url::{Postgres, PostgresUrl};
 pub use restored::{Renewed, RestoredError, restored};
 pub use search::{HISTORY_TOOLS, HITS_MAX, Hit, Hits, Query, SearchQuery, SearchScope, TERMS_MAX};
 pub use secret::Secret;
-pub use spending::{USAGE_REMOVED_MAX, UsageBy, UsageFuture, UsagePage, UsageQuery, UsageStep, UsageSum};
+pub use spending::{
+    DELETED_OWNER, DELETED_SESSION, USAGE_REMOVED_MAX, UsageBy, UsageFuture, UsagePage, UsageQuery, UsageStep, UsageSum,
+};
 pub use stats::CommitStats;
+pub use traces::Traces;
 pub use unstored::{UNSTORED_BYTES_MAX, WithUnstored, has_room};
 pub use walk::SubtreeQuery;
 
@@ -234,37 +238,6 @@ pub struct Usage {
     pub empty: u64,
     /// Bytes of all of their records.
     pub bytes: u64,
-}
-
-/// Selects the sessions to list, newest `updated_at` first.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ListQuery {
-    /// Only this owner's sessions; `None` for all (operators).
-    pub owner: Option<String>,
-    /// Only sessions whose name contains this text, ignoring case.
-    pub search: Option<String>,
-    /// Starts after the page that ended with this cursor.
-    pub cursor: Option<String>,
-    /// The most sessions to return.
-    pub limit: u32,
-    /// Returns only sessions that are still being created.
-    pub unfinished: bool,
-}
-
-/// An `updated_at` that marks a session as still being created, by more than one append. Lists leave such a session
-/// out. The last append sets a real time, which completes the session.
-pub const UNFINISHED: Timestamp = Timestamp(i64::MIN);
-
-/// A page of sessions.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct ListPage {
-    /// The sessions.
-    pub items: Vec<SessionHead>,
-    /// The start of the next page; absent on the last.
-    pub next_cursor: Option<String>,
-    /// Sessions on this page whose head is damaged, so that nothing is known about them, not even their owner. They are
-    /// reported only if the list covers all owners. The page then has that many fewer items.
-    pub damaged: Vec<SessionId>,
 }
 
 /// Selects the entries to read.
@@ -547,6 +520,21 @@ pub trait SessionStore: Send + Sync {
     /// # Errors
     /// [`Error::Unknown`].
     fn minutes(&self, query: MinuteQuery) -> StoreFuture<'_, Result<Vec<MinuteRow>, Error>>;
+
+    /// Names [`DELETED_OWNER`] and [`DELETED_SESSION`] instead of an owner and their sessions, in at most
+    /// [`USAGE_REMOVED_MAX`] rows of the operator's account. Returns their number. If none is left, also forgets which
+    /// sessions of the owner were deleted lately.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    fn forget_owner<'a>(&'a self, owner: &'a str) -> StoreFuture<'a, Result<u64, Error>>;
+
+    /// Waits until the texts of deleted sessions are erased, for a minute at most, and searches for what is left of an
+    /// owner and of their sessions.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    fn traces<'a>(&'a self, owner: &'a str, sessions: &'a [SessionId]) -> StoreFuture<'a, Result<Traces, Error>>;
 
     /// Returns empty sessions (see [`EMPTY_SEQ_MAX`]) created before a time, oldest first, without those still being
     /// created. A store that does not track empty sessions returns none.

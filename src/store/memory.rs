@@ -10,9 +10,10 @@ pub use self::standby::Standby;
 
 use self::session::{Session, SessionLinks, stored};
 use super::{
-    Append, Cluster, CommandMark, Created, EMPTY_SEQ_MAX, EntryQuery, Error, Head, Lease, ListPage, ListQuery,
-    MINUTES_KEPT, MinuteQuery, MinuteRow, NewTicket, NodeId, NodeRow, Secret, SessionHead, SessionStore, StoreFuture,
-    StoredNode, StoredRecord, SubtreeQuery, UNFINISHED, USAGE_REMOVED_MAX, Usage, UsageFuture, UsageQuery,
+    Append, Cluster, CommandMark, Created, DELETED_OWNER, DELETED_SESSION, EMPTY_SEQ_MAX, EntryQuery, Error, Head,
+    Lease, ListPage, ListQuery, MINUTES_KEPT, MinuteQuery, MinuteRow, NewTicket, NodeId, NodeRow, Secret, SessionHead,
+    SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Traces, UNFINISHED, USAGE_REMOVED_MAX, Usage,
+    UsageFuture, UsageQuery,
     cluster::Membership,
     page::{self, Cursor, EntriesPage},
     walk,
@@ -148,6 +149,14 @@ impl MemoryStore {
         let is_left = |at: Timestamp| at < before && at != UNFINISHED;
         let unchanged = state.sessions.iter().filter(|(_, session)| is_left(session.head.updated_at));
         unchanged.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Returns the sessions of an owner.
+    #[must_use]
+    pub fn of_owner(&self, owner: &str) -> Vec<SessionId> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = state.sessions.iter().filter(|(_, session)| session.owner == owner);
+        own.map(|(id, _)| id.clone()).collect()
     }
 
     /// Runs `work` when the future is first polled, as a store with a disk would. Nothing panics while the lock is
@@ -367,7 +376,7 @@ impl SessionStore for MemoryStore {
 
     fn list(&self, query: ListQuery) -> StoreFuture<'_, Result<ListPage, Error>> {
         self.with(move |state| {
-            let start = page::start(query.cursor.as_deref())?;
+            let start = page::start(&query)?;
             let search = query.search.as_deref().map(page::fold).unwrap_or_default();
             let mut found: Vec<(Cursor, &SessionId, &Session)> = state
                 .sessions
@@ -405,6 +414,31 @@ impl SessionStore for MemoryStore {
 
     fn usage_sums(&self, query: UsageQuery) -> UsageFuture<'_> {
         self.with(move |state| spending::sums(state.spent.values(), &query))
+    }
+
+    fn forget_owner<'a>(&'a self, owner: &'a str) -> StoreFuture<'a, Result<u64, Error>> {
+        self.with(move |state| {
+            let own = state.spent.values_mut().filter(|row| row.owner == owner).take(USAGE_REMOVED_MAX as usize);
+            let named = own.map(|row| {
+                DELETED_OWNER.clone_into(&mut row.owner);
+                row.session = DELETED_SESSION.parse().expect("a word is an id");
+            });
+            let count = named.count() as u64;
+            state.deleted.retain(|(_, _, of)| count > 0 || of != owner);
+            Ok(count)
+        })
+    }
+
+    fn traces<'a>(&'a self, owner: &'a str, sessions: &'a [SessionId]) -> StoreFuture<'a, Result<Traces, Error>> {
+        self.with(move |state| {
+            let mut traces = Traces::default();
+            let is_own = |id: &SessionId, of: &String| of == owner || sessions.contains(id);
+            let stored = state.sessions.iter().filter(|(id, session)| is_own(id, &session.owner)).count();
+            traces.add("sessions", stored as u64);
+            let rows = state.spent.values().filter(|row| is_own(&row.session, &row.owner)).count();
+            traces.add("account", rows as u64);
+            Ok(traces)
+        })
     }
 
     fn remove_usage(&self, before: Timestamp) -> StoreFuture<'_, Result<u64, Error>> {

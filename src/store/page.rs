@@ -1,6 +1,7 @@
 //! Paging of entries, and paging and searching of session lists, the same in every store.
 
-use super::{Error, StoredRecord};
+use super::{Error, SessionHead, StoredRecord};
+use reseed_protocol::{SessionId, Timestamp};
 use std::{fmt, str::FromStr};
 
 /// The most characters of an invalid cursor that the error repeats. Clients choose the text, so it must be bounded.
@@ -48,6 +49,39 @@ impl Filling {
     }
 }
 
+/// Selects the sessions to list, newest `updated_at` first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListQuery {
+    /// Only this owner's sessions; `None` for all (operators).
+    pub owner: Option<String>,
+    /// Only sessions whose name contains this text, ignoring case.
+    pub search: Option<String>,
+    /// Only sessions that have not changed since this time.
+    pub changed_before: Option<Timestamp>,
+    /// Starts after the page that ended with this cursor.
+    pub cursor: Option<String>,
+    /// The most sessions to return.
+    pub limit: u32,
+    /// Returns only sessions that are still being created.
+    pub unfinished: bool,
+}
+
+/// An `updated_at` that marks a session as still being created, by more than one append. Lists leave such a session
+/// out. The last append sets a real time, which completes the session.
+pub const UNFINISHED: Timestamp = Timestamp(i64::MIN);
+
+/// A page of sessions.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ListPage {
+    /// The sessions.
+    pub items: Vec<SessionHead>,
+    /// The start of the next page; absent on the last.
+    pub next_cursor: Option<String>,
+    /// Sessions on this page whose head is damaged, so that nothing is known about them, not even their owner. They are
+    /// reported only if the list covers all owners. The page then has that many fewer items.
+    pub damaged: Vec<SessionId>,
+}
+
 /// A position in the list of sessions, which is ordered newest `updated_at` first, then newest created first.
 /// Its text is opaque to clients: `updated_at` in milliseconds, a dot, the session's number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,8 +114,9 @@ impl FromStr for Cursor {
 }
 
 /// Returns the position after which a page starts.
-pub(super) fn start(cursor: Option<&str>) -> Result<Cursor, Error> {
-    cursor.map_or(Ok(Cursor::START), str::parse)
+pub(super) fn start(query: &ListQuery) -> Result<Cursor, Error> {
+    let before = query.changed_before.map(|before| Cursor { updated_at: before.0, number: i64::MIN });
+    query.cursor.as_deref().map_or(Ok(before.unwrap_or(Cursor::START)), str::parse)
 }
 
 /// Folds text for searching names. `str::to_lowercase` looks at the letters around a sigma, so a folded name might not

@@ -13,6 +13,12 @@ pub(crate) const DAY_MILLIS: i64 = 24 * 60 * 60 * 1_000;
 /// Rows that one call removes.
 pub const USAGE_REMOVED_MAX: u32 = 10_000;
 
+/// What the account names instead of a user who was deleted, and of their sessions: the deployment's sums stay. No user
+/// can have this name.
+pub const DELETED_OWNER: &str = "(deleted)";
+/// As [`DELETED_OWNER`].
+pub const DELETED_SESSION: &str = "deleted";
+
 /// What sums are grouped by.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum UsageBy {

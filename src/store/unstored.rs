@@ -5,7 +5,7 @@
 
 use super::{
     Append, Cluster, CommandMark, Created, EntryQuery, Error, Lease, ListPage, ListQuery, MinuteQuery, MinuteRow,
-    SearchQuery, Secret, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Usage,
+    SearchQuery, Secret, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Traces, Usage,
     UsageFuture, UsageQuery,
     memory::MemoryStore,
     page::EntriesPage,
@@ -177,6 +177,14 @@ impl SessionStore for WithUnstored {
 
     fn minutes(&self, query: MinuteQuery) -> StoreFuture<'_, Result<Vec<MinuteRow>, Error>> {
         self.stored.minutes(query)
+    }
+
+    fn forget_owner<'a>(&'a self, owner: &'a str) -> StoreFuture<'a, Result<u64, Error>> {
+        self.stored.forget_owner(owner)
+    }
+
+    fn traces<'a>(&'a self, owner: &'a str, sessions: &'a [SessionId]) -> StoreFuture<'a, Result<Traces, Error>> {
+        self.stored.traces(owner, sessions)
     }
 
     fn empty_sessions(&self, before: Timestamp, limit: u32) -> StoreFuture<'_, Result<Vec<SessionId>, Error>> {

@@ -170,7 +170,8 @@ words! {
     enum SubscriptionEnd {
         /// The session was deleted.
         Deleted,
-        /// The session left memory after an internal error or a failure of the store. Nothing acknowledged is lost.
+        /// The session left memory: after an internal error, a failure of the store, or because an operator closed it.
+        /// Nothing acknowledged is lost.
         Failed,
         /// The session is open on another server of the cluster, or may be soon: this server has lost contact with the
         /// database, or with the server that held the session. Nothing acknowledged is lost.

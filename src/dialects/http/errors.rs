@@ -120,6 +120,12 @@ impl From<Refused> for Failure {
     }
 }
 
+/// Returns the HTTP status of an error.
+#[must_use]
+pub fn status(code: ErrorCode, retriable: bool) -> StatusCode {
+    class(code, retriable).0
+}
+
 /// Returns the status and the kind of an error.
 fn class(code: ErrorCode, retriable: bool) -> (StatusCode, &'static str) {
     use ErrorCode as Code;

@@ -69,7 +69,8 @@ impl Actor {
         }
         // Queued inputs start with the tools and hooks of the client that is now attached. An observer brings none, so
         // inputs that need a host's tools or hooks wait for the host.
-        let may_begin = writes || self.agent.as_ref().is_some_and(|agent| !agent.needs_its_client());
+        let needs_none = self.agent.as_ref().is_some_and(|agent| !agent.needs_its_client());
+        let may_begin = !attach.shared.operates && (writes || needs_none);
         if (self.queue_held || self.queue_waits) && may_begin && !self.stopping && !self.quarantined {
             (self.queue_held, self.queue_waits) = (false, false);
             self.tell(Input::Go, None).await?;

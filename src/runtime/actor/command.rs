@@ -1,7 +1,7 @@
 //! A command on its way to the loop: permission, duplicates, prefetching from the store, and the route of its one
 //! reply.
 
-use super::{Actor, End};
+use super::{Actor, End, members::Member};
 use crate::{
     core::{
         agent_loop::{Input, Origin},
@@ -19,7 +19,6 @@ use reseed_protocol::{
     CommandId, ErrorBody, ErrorCode, SessionId,
     command::{Does, HostingCommand, Sender, SessionCommand, Spec},
     reply::Reply,
-    session::SessionRole,
 };
 
 /// A command that was not refused.
@@ -161,8 +160,8 @@ impl Actor {
         if self.stopping && begins_something {
             return Some(stopping());
         }
-        let writes = |origin| self.members.get(origin).is_some_and(|member| member.role == SessionRole::Writer);
-        if spec.sender == Sender::Writer && origin != Origin::HOOK && !writes(origin) {
+        let may_write = || self.members.get(origin).is_some_and(Member::may_write);
+        if spec.sender == Sender::Writer && origin != Origin::HOOK && !may_write() {
             let message = "this connection is not subscribed to the session as a writer; open it again";
             return Some(ErrorBody::new(ErrorCode::ReadOnly, message));
         }

@@ -93,6 +93,7 @@ impl Offer {
 pub(super) struct Member {
     pub(super) client: Client,
     pub(super) role: SessionRole,
+    operates: bool,
     pub(super) offer: Offer,
     outgoing: Outbox,
     /// Room for events that are only for this connection, in bytes. All of its sessions share it.
@@ -108,12 +109,18 @@ impl Member {
         Self {
             client: Client { origin: attach.origin, identity: attach.shared.identity.clone() },
             role: attach.role,
+            operates: attach.shared.operates,
             offer: Offer::default(),
             outgoing: attach.outgoing.clone(),
             event_room: attach.shared.event_room.clone(),
             unsent_bytes: None,
             is_named: false,
         }
+    }
+
+    /// Returns true if it may send commands that change the session.
+    pub(super) fn may_write(&self) -> bool {
+        self.role == SessionRole::Writer || self.operates
     }
 
     /// Sends an event to this connection only, once it has read all durable events up to `after`.
@@ -237,7 +244,7 @@ impl Members {
         self.0.iter().filter_map(Member::presence).collect()
     }
 
-    /// Iterates over the connections that may write.
+    /// Iterates over the connections that write, and may host.
     pub(super) fn writers(&self) -> impl Iterator<Item = &Member> {
         self.0.iter().filter(|member| member.role == SessionRole::Writer)
     }

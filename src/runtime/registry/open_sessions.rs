@@ -10,19 +10,22 @@ use crate::{
 };
 use dashmap::DashMap;
 use reseed_protocol::{SessionId, session::SessionState};
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
+use tokio::sync::Notify;
 
 /// The sessions in memory; clones share them.
 #[derive(Clone)]
 pub(super) struct OpenSessions {
     open: Arc<DashMap<SessionId, (SessionHandle, Arc<Row>)>>,
+    /// Tells that a session has left memory.
+    left: Arc<Notify>,
     /// The turns at each session, which sessions take instead of users.
     turns: Arc<Turns>,
 }
 
 impl Default for OpenSessions {
     fn default() -> Self {
-        Self { open: Arc::default(), turns: Turns::new(Bounds { most: 0, most_per_user: 1 }) }
+        Self { open: Arc::default(), left: Arc::default(), turns: Turns::new(Bounds { most: 0, most_per_user: 1 }) }
     }
 }
 
@@ -45,6 +48,24 @@ impl OpenSessions {
     /// Returns the handles of all open sessions.
     pub(super) fn all(&self) -> Vec<SessionHandle> {
         self.open.iter().map(|open| open.0.clone()).filter(|handle| !handle.is_gone()).collect()
+    }
+
+    /// Returns the handles of one owner's open sessions.
+    pub(super) fn all_of(&self, owner: &str) -> Vec<SessionHandle> {
+        let own = self.open.iter().filter(|open| *open.1.owner() == *owner);
+        own.map(|open| open.0.clone()).filter(|handle| !handle.is_gone()).collect()
+    }
+
+    /// Waits until no session of an owner is in memory, and what it has cost is written.
+    pub(super) async fn none_of(&self, owner: &str) {
+        loop {
+            let mut left = pin!(self.left.notified());
+            left.as_mut().enable();
+            if !self.open.iter().any(|open| *open.1.owner() == *owner) {
+                return;
+            }
+            left.await;
+        }
     }
 
     /// Returns what a session is doing; idle if it is not open.
@@ -76,5 +97,6 @@ impl Drop for Entered {
     fn drop(&mut self) {
         // The session may have been opened again in the meantime.
         self.open.open.remove_if(&self.id, |_, (_, row)| Arc::ptr_eq(row, &self.row));
+        self.open.left.notify_waiters();
     }
 }

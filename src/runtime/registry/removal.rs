@@ -2,14 +2,16 @@
 
 use super::{Kept, Registry};
 use crate::{
+    config::Retention,
     runtime::watch::list_item,
-    store::{EMPTY_SEQ_MAX, Error as StoreError, SessionHead, UNFINISHED, USAGE_REMOVED_MAX},
+    store::{EMPTY_SEQ_MAX, Error as StoreError, ListQuery, SessionHead, UNFINISHED, USAGE_REMOVED_MAX},
 };
 use reseed_protocol::{
     ErrorBody, SessionId, Timestamp,
     session::{SessionItem, SessionState, SubscriptionEnd},
 };
 use std::{sync::Arc, time::Duration};
+use tokio::sync::watch;
 
 /// How long a session is kept that is empty, or is not stored and not open. A client that lost its connection returns
 /// within this time.
@@ -20,6 +22,9 @@ const SWEEP_EVERY: Duration = Duration::from_secs(5 * 60);
 
 /// Empty sessions that a sweep checks, in addition to those that may be open and must stay.
 const SWEEP_SESSIONS: u32 = 10_000;
+
+/// Sessions that are looked at together when old ones are deleted.
+const PAGE: u32 = 200;
 
 /// Milliseconds of a day.
 const DAY_MILLIS: i64 = 24 * 60 * 60 * 1_000;
@@ -87,6 +92,49 @@ impl Registry {
         Ok(gone)
     }
 
+    /// Replaces how long sessions are kept. `has_claims` says that tokens may name the classes of their users.
+    pub(crate) fn retain(&self, retention: Retention, has_claims: bool) {
+        self.retention.send_replace((retention, has_claims));
+    }
+
+    /// Returns how long sessions are kept, and whether tokens may name classes. It tells of changes.
+    pub(crate) fn retention(&self) -> watch::Receiver<(Retention, bool)> {
+        self.retention.subscribe()
+    }
+
+    /// Returns the sessions of a page that are due to be deleted, and the start of the next page. The pages together
+    /// have all sessions that have not changed for the shortest time after which any is deleted.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn overdue(
+        &self,
+        cursor: Option<String>,
+    ) -> Result<(Vec<SessionHead>, Option<String>), StoreError> {
+        let (retention, has_claims) = self.retention.borrow().clone();
+        let Some(shortest) = retention.shortest() else { return Ok((Vec::new(), None)) };
+        let before = |days: u32| Timestamp(self.now().0.saturating_sub(i64::from(days) * DAY_MILLIS));
+        let changed_before = Some(before(shortest));
+        let page = self.store().list(ListQuery { changed_before, cursor, limit: PAGE, ..ListQuery::default() }).await?;
+        let is_due = |head: &SessionHead| {
+            let days = retention.days_of(self.budgets().known_class(&head.owner, has_claims).as_deref());
+            days > 0 && head.head.updated_at < before(days)
+        };
+        Ok((page.items.into_iter().filter(is_due).collect(), page.next_cursor))
+    }
+
+    /// Deletes a session that is due, unless it is open or has changed since. Returns true if it was deleted.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn delete_overdue(&self, due: &SessionHead) -> Result<bool, StoreError> {
+        let _turn = self.open.lock(&due.session).await;
+        if self.open.get(&due.session).is_some() {
+            return Ok(false);
+        }
+        self.erase_if(&due.session, |head| head.last_seq == due.last_seq).await
+    }
+
     /// Removes what requests to models cost that ended more than this many days ago. Returns the number of rows.
     ///
     /// # Errors
@@ -148,8 +196,13 @@ impl Registry {
     }
 
     async fn erase_if_empty(&self, id: &SessionId) -> Result<bool, StoreError> {
+        self.erase_if(id, |head| head.last_seq <= EMPTY_SEQ_MAX).await
+    }
+
+    /// Deletes a session for which `is_meant` holds, unless another node has it open.
+    async fn erase_if(&self, id: &SessionId, is_meant: impl Fn(&SessionHead) -> bool) -> Result<bool, StoreError> {
         match self.store().head(id).await {
-            Ok(head) if head.last_seq <= EMPTY_SEQ_MAX && head.head.updated_at != UNFINISHED => {
+            Ok(head) if is_meant(&head) && head.head.updated_at != UNFINISHED => {
                 if self.keeper().is_none() {
                     return self.erase(&head).await.map(|()| true);
                 }
@@ -158,7 +211,7 @@ impl Registry {
                 }
                 // From here on no other node can open it, and what another node has written in the meantime is visible.
                 match self.take(id).await {
-                    Ok((_, _, head)) if head.last_seq <= EMPTY_SEQ_MAX => self.erase(&head).await.map(|()| true),
+                    Ok((_, _, head)) if is_meant(&head) => self.erase(&head).await.map(|()| true),
                     Ok((_, lease, _)) => self.store().release(&lease).await.map(|()| false),
                     Err(StoreError::Held { .. } | StoreError::NotFound(_)) => Ok(false),
                     Err(error) => Err(error),
@@ -170,7 +223,7 @@ impl Registry {
         }
     }
 
-    async fn erase(&self, head: &SessionHead) -> Result<(), StoreError> {
+    pub(super) async fn erase(&self, head: &SessionHead) -> Result<(), StoreError> {
         let id = &head.session;
         let is_listed = self.kept(id) == Kept::Stored;
         let deleted = self.shared.store.delete(id).await;

@@ -5,7 +5,7 @@ use super::{
     jwt::{Jwt, Signed},
     user::{ISSUER_END, Name, Refusal, SERVICE},
 };
-use crate::config::{AuthSettings, NamedToken, Scopes, ServiceToken, Settings};
+use crate::config::{AuthSettings, NamedToken, ScopedToken, Scopes, Settings};
 use secrecy::ExposeSecret;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
@@ -55,13 +55,7 @@ impl Accepted {
 
     /// Returns the service with this token.
     pub(super) fn service(&self, token: &str) -> Option<Service> {
-        let mut found = None;
-        for service in &self.settings.service_tokens {
-            if is_token(&service.named, token) {
-                found = Some(service);
-            }
-        }
-        found.map(|service| {
+        find_scoped(&self.settings.service_tokens, token).map(|service| {
             let name = service.named.name.clone();
             Service { source: Source::Service(name.clone(), digest(token)), name, scopes: service.scopes }
         })
@@ -72,13 +66,13 @@ impl Accepted {
         let has = |named: &NamedToken, of: &Digest| digest(named.token.expose_secret()) == *of;
         match &draft.source {
             Source::Open => !self.is_required(),
-            Source::Node => true,
+            Source::Node | Source::Operator => true,
             Source::User(of) => {
                 self.settings.auth_tokens.iter().any(|named| named.name == draft.name && has(named, of))
             }
             Source::Signed(issuer) => self.jwt.as_ref().is_some_and(|jwt| jwt.issuer() == issuer),
             Source::Service(name, of) => {
-                let is_it = |service: &ServiceToken| service.named.name == *name && has(&service.named, of);
+                let is_it = |service: &ScopedToken| service.named.name == *name && has(&service.named, of);
                 self.settings.service_tokens.iter().any(|service| is_it(service) && service.scopes.cover(draft.scopes))
             }
         }
@@ -105,4 +99,15 @@ pub(super) fn find(tokens: &[NamedToken], given: &str) -> Option<Name> {
         }
     }
     found.cloned()
+}
+
+/// As [`find`], for tokens with scopes.
+pub(super) fn find_scoped<'a>(tokens: &'a [ScopedToken], given: &str) -> Option<&'a ScopedToken> {
+    let mut found = None;
+    for scoped in tokens {
+        if is_token(&scoped.named, given) {
+            found = Some(scoped);
+        }
+    }
+    found
 }

@@ -41,6 +41,9 @@ pub(crate) enum Source {
     /// tickets.
     #[serde(skip)]
     Node,
+    /// An operator, who acts for the owner of a session.
+    #[serde(skip)]
+    Operator,
 }
 
 /// How long a grant is valid, before a connection uses it.
@@ -168,6 +171,11 @@ impl Grant {
         self.draft.session.as_ref()
     }
 
+    /// Returns true if an operator acts for the user.
+    pub(crate) fn is_operator(&self) -> bool {
+        self.draft.source == Source::Operator
+    }
+
     /// Returns what it was made from.
     pub(super) fn draft(&self) -> &Draft {
         &self.draft
@@ -250,6 +258,12 @@ impl Live {
         let grant = Arc::new(grant);
         all.insert(number, Arc::downgrade(&grant));
         grant
+    }
+
+    /// Returns the number of grants that satisfy `is_meant`.
+    pub(super) fn count(&self, is_meant: impl Fn(&Draft) -> bool) -> usize {
+        let all: Vec<Arc<Grant>> = self.lock().1.values().filter_map(Weak::upgrade).collect();
+        all.iter().filter(|grant| is_meant(&grant.draft)).count()
     }
 
     /// Ends every grant that satisfies `is_meant`, and returns how many.

@@ -119,6 +119,14 @@ impl Tickets {
         }
     }
 
+    /// Removes a user's unused tickets, and returns how many.
+    ///
+    /// # Errors
+    /// The store failed, so tickets may be left.
+    pub(super) async fn withdraw_user(&self, user: &str) -> Result<u64, Error> {
+        self.kept().withdraw_tickets("", TicketsOf::Anyone(user)).await
+    }
+
     /// Removes unused tickets of a service, and returns how many.
     ///
     /// # Errors

@@ -89,7 +89,7 @@ impl Connection {
         if negotiated || grant.is_none() {
             timers.set(Timer::Hello, Some(now + patience.hello));
         }
-        grant.iter().for_each(|grant| app.registry.budgets().claims(grant.name(), grant.class()));
+        grant.iter().for_each(|grant| app.note_class(grant));
         let credentials = Credentials::new(grant, address, of_user, guest.as_deref());
         timers.set(Timer::Expiry, credentials.expiry(false));
         CONNECTIONS_TOTAL.add([], 1);
@@ -135,7 +135,7 @@ impl Connection {
     /// # Errors
     /// `limit_reached`: the user has too many connections.
     pub(super) fn known_by(&mut self, grant: Arc<Grant>) -> Result<(), ErrorBody> {
-        self.app.registry.budgets().claims(grant.name(), grant.class());
+        self.app.note_class(&grant);
         self.credentials.known_by(grant, self.app.registry.shares(), self.wire.guest.as_deref())?;
         self.timers.set(Timer::Expiry, self.credentials.expiry(self.dialect.is_greeted()));
         Ok(())
@@ -143,17 +143,22 @@ impl Connection {
 
     /// Sets the client's grant that its edge has renewed.
     pub(super) fn renewed_by_edge(&mut self, grant: Arc<Grant>) {
-        self.app.registry.budgets().claims(grant.name(), grant.class());
+        self.app.note_class(&grant);
         self.credentials.leave_to_edge(Some(grant));
         self.timers.set(Timer::Expiry, self.credentials.expiry(false));
     }
 
     /// Records that `hello` was answered.
     pub(super) fn greeted(&mut self, identity: Identity) {
-        self.subscriptions.shared = ConnectionShare::new(identity);
+        self.subscriptions.shared = ConnectionShare { operates: self.operates(), ..ConnectionShare::new(identity) };
         self.speaks(Speaks::V2 { greeted: true });
         self.wire.good_frame();
         self.timers.set(Timer::Expiry, self.credentials.expiry(true));
+    }
+
+    /// Returns true if an operator acts for the user.
+    pub(super) fn operates(&self) -> bool {
+        self.credentials.grant.as_ref().is_some_and(|grant| grant.is_operator())
     }
 
     /// Records which protocol the client speaks.

@@ -18,8 +18,8 @@ impl Connection {
     /// Deducts a command's cost from the sender's allowance.
     pub(in crate::server) fn take_points(&self, text: &str) -> Result<(), UsedUp> {
         let shares = self.app.registry.shares();
-        // A relayed command was already charged at the edge.
-        let Some(rate) = shares.commands().filter(|_| self.via.is_none()) else { return Ok(()) };
+        // A relayed command was already charged at the edge, and an operator's is not the user's.
+        let Some(rate) = shares.commands().filter(|_| self.via.is_none() && !self.operates()) else { return Ok(()) };
         let name = peek_type(text).unwrap_or_default();
         let taken = rate.take(&self.credentials.sender, costs::points(&name));
         taken.inspect_err(|_| shares.refused(Limit::Commands, &self.credentials.sender))

@@ -3,7 +3,7 @@
 
 use super::holder::admit;
 use crate::{
-    server::{app::App, auth::Revoked},
+    server::{app::App, auth::Revoked, peers::ANSWER_TIME},
     store::SessionHead,
 };
 use axum::{
@@ -17,7 +17,7 @@ use reseed_protocol::SessionId;
 use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// The path at which a node learns of a revocation at another node.
 pub(in crate::server) const REVOKE_PATH: &str = "/internal/revoke";
@@ -103,13 +103,29 @@ pub(in crate::server) async fn compactions_here(State(app): State<Arc<App>>, req
     Json(told.collect::<BTreeMap<_, _>>()).into_response()
 }
 
-async fn ask<T: DeserializeOwned>(app: &App, address: &str, path: &str, body: &impl Serialize) -> Result<T, String> {
+pub(super) async fn ask<T: DeserializeOwned>(
+    app: &App,
+    address: &str,
+    path: &str,
+    body: &impl Serialize,
+) -> Result<T, String> {
+    ask_for(app, address, path, body, ANSWER_TIME).await
+}
+
+/// As [`ask`], for an answer that may take longer.
+pub(super) async fn ask_for<T: DeserializeOwned>(
+    app: &App,
+    address: &str,
+    path: &str,
+    body: &impl Serialize,
+    time: Duration,
+) -> Result<T, String> {
     let token = app.peers.token().ok_or("this server has no NODE_TOKEN")?;
     // `ws` becomes `http`, and `wss` becomes `https`.
     let url = format!("http{}{path}", address.trim_start_matches("ws"));
     let client = app.peers.client(&url)?;
     let body = serde_json::to_vec(body).map_err(|error| error.to_string())?;
-    let sending = client.post(url).bearer_auth(token.expose_secret()).body(body).send();
+    let sending = client.post(url).bearer_auth(token.expose_secret()).timeout(time).body(body).send();
     let answered = sending.await.and_then(reqwest::Response::error_for_status).map_err(|error| error.to_string())?;
     let body = answered.bytes().await.map_err(|error| error.to_string())?;
     serde_json::from_slice(&body).map_err(|error| error.to_string())
@@ -129,7 +145,11 @@ pub(in crate::server) async fn revoked_elsewhere(State(app): State<Arc<App>>, re
 ///
 /// # Errors
 /// The response to anyone else, or to a request that cannot be parsed.
-async fn body_of<T: DeserializeOwned>(app: &App, request: Request, what: &'static str) -> Result<T, Response> {
+pub(super) async fn body_of<T: DeserializeOwned>(
+    app: &App,
+    request: Request,
+    what: &'static str,
+) -> Result<T, Response> {
     let (parts, body) = request.into_parts();
     admit(app, &parts, what).await?;
     let body = axum::body::to_bytes(body, BODY_BYTES_MAX).await;

@@ -7,6 +7,7 @@ use crate::{
         auth::Operator,
     },
     shares::budgets::{Used, Whose},
+    store::Error,
 };
 use axum::{
     Json,
@@ -30,18 +31,34 @@ pub(in crate::server) async fn budgets(
     State(app): State<Arc<App>>,
     Parameters(wanted): Parameters<Wanted>,
 ) -> Response {
-    let budgets = app.registry.budgets();
-    match budgets.used(wanted.owner.as_deref()).await {
-        Ok(used) => {
-            let items: Vec<Value> = used.iter().map(item).collect();
+    let found = match wanted.owner {
+        Some(owner) => of_user(&app, &owner).await,
+        None => app.registry.budgets().used(None).await.map(|used| (None, items(&used))),
+    };
+    match found {
+        Ok((class, items)) => {
             let mut body = json!({ "items": items });
-            if let Some(class) = wanted.owner.and_then(|owner| budgets.class_of(&owner)) {
+            if let Some(class) = class {
                 body["class"] = class.into();
             }
             Json(body).into_response()
         }
         Err(error) => problem(StatusCode::SERVICE_UNAVAILABLE, app.registry.fault(&error)),
     }
+}
+
+/// Returns the class of a user, and the budgets that hold for them.
+///
+/// # Errors
+/// The store's.
+pub(in crate::server) async fn of_user(app: &App, owner: &str) -> Result<(Option<String>, Vec<Value>), Error> {
+    let budgets = app.registry.budgets();
+    let used = budgets.used(Some(owner)).await?;
+    Ok((budgets.class_of(owner), items(&used)))
+}
+
+fn items(used: &[Used]) -> Vec<Value> {
+    used.iter().map(item).collect()
 }
 
 fn item(used: &Used) -> Value {

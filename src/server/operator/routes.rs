@@ -1,6 +1,6 @@
 //! The operator's routes, and the check that everyone who uses them is an operator.
 
-use super::{backup, budgets, context, mcp, metrics, minutes, nodes, requests, session_tree, sessions, usage};
+use super::{backup, budgets, context, levers, mcp, metrics, minutes, nodes, requests, session_tree, sessions, usage};
 use crate::server::{
     answers::problem,
     app::App,
@@ -11,10 +11,10 @@ use crate::server::{
 use axum::{
     Router,
     extract::{ConnectInfo, Request, State},
-    http::StatusCode,
+    http::{Method, StatusCode},
     middleware::{self, Next},
     response::Response,
-    routing::get,
+    routing::{delete, get, post},
 };
 use std::{net::SocketAddr, sync::Arc};
 
@@ -32,6 +32,15 @@ pub(in crate::server) fn routes(app: Arc<App>) -> Router<Arc<App>> {
         .route("/api/minutes", get(minutes::minutes))
         .route("/api/backup", get(backup::newest).post(backup::start))
         .route("/api/mcp", get(mcp::mcp))
+        .route("/api/users/{name}", get(levers::users::user).delete(levers::users::delete))
+        .route("/api/users/{name}/close", post(levers::users::close))
+        .route("/api/sessions/{id}", delete(levers::sessions::delete))
+        .route("/api/sessions/{id}/compact", post(levers::sessions::compact))
+        .route("/api/sessions/{id}/preview", post(levers::sessions::preview))
+        .route("/api/sessions/{id}/undo", post(levers::sessions::undo))
+        .route("/api/sessions/{id}/cancel", post(levers::sessions::cancel))
+        .route("/api/sessions/{id}/close", post(levers::sessions::close))
+        .route("/api/drain", post(levers::drain))
         // Routes that are added below this line need no credentials.
         .route_layer(middleware::from_fn_with_state(app, identify))
         .route("/operator", get(operators_page))
@@ -52,8 +61,12 @@ async fn identify(State(app): State<Arc<App>>, mut request: Request, next: Next)
         };
     };
     let name = operator.name.clone();
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     request.extensions_mut().insert(operator);
     let response = next.run(request).await;
-    app.admission.audit.read(&name, read, response.status().as_u16(), address);
+    // Levers record what they do.
+    if is_read {
+        app.admission.audit.read(&name, read, response.status().as_u16(), address);
+    }
     response
 }

@@ -42,7 +42,7 @@ pub(in crate::server) struct Greeting {
 }
 
 /// What the client's credentials allow.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::server) struct Rights {
     /// The names of scopes. A node of another version may know more of them.
@@ -56,6 +56,9 @@ pub(in crate::server) struct Rights {
     /// The class of budgets that the user's token names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::server) class: Option<String>,
+    /// True if an operator acts for the user.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(in crate::server) operator: bool,
 }
 
 impl Rights {
@@ -66,6 +69,7 @@ impl Rights {
             session_id: grant.session().cloned(),
             expires_in_ms: grant.remaining().map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
             class: grant.class().map(str::to_owned),
+            operator: grant.is_operator(),
         }
     }
 
@@ -76,12 +80,12 @@ impl Rights {
 
     /// Makes a grant with these rights, for this user.
     pub(in crate::server) fn grant(&self, auth: &Auth, name: String) -> Arc<Grant> {
-        auth.of_node(Draft {
+        auth.of_checked(Draft {
             name,
             scopes: self.scopes(),
             session: self.session_id.clone(),
             valid: self.expires_in_ms.map_or(Valid::Indefinitely, |left| Valid::For(Duration::from_millis(left))),
-            source: Source::Node,
+            source: if self.operator { Source::Operator } else { Source::Node },
             id: None,
             class: self.class.clone(),
         })
@@ -120,8 +124,7 @@ mod tests {
 
     #[test]
     fn frames_are_read_as_they_were_written_and_no_command_is_one() {
-        let rights =
-            Rights { scopes: vec!["read".into(), "new".into()], session_id: None, expires_in_ms: Some(5), class: None };
+        let rights = Rights { scopes: vec!["read".into(), "new".into()], expires_in_ms: Some(5), ..Rights::default() };
         assert_eq!(rights.scopes(), Scopes::from(Scope::Read), "an unknown scope is left out");
         let greeting = json!({
             "type": "relay_greeting", "node": 2, "from": 1, "connectionId": "i-1", "name": "ann", "rights": rights,

@@ -23,7 +23,7 @@ use std::{
 };
 
 /// The class of users who have no other.
-const DEFAULT: &str = "default";
+pub(super) const DEFAULT: &str = "default";
 
 /// The most that one budget may allow, in dollars.
 const DOLLARS_MAX: f64 = 1e9;
@@ -115,12 +115,17 @@ impl Rules {
         self.deployment.is_empty() && self.classes.values().all(Vec::is_empty)
     }
 
-    /// Returns the class of a user, whose token may name one: that of the file comes first.
-    pub(crate) fn class_of<'a>(&'a self, owner: &str, claimed: Option<&'a str>) -> Option<&'a str> {
-        let claimed = claimed.filter(|class| self.classes.contains_key(*class));
+    /// Returns the class that is named for a user: in the file, by their token, or for their service, in this order.
+    pub(crate) fn named<'a>(&'a self, owner: &str, claimed: Option<&'a str>) -> Option<&'a str> {
         let service = owner.strip_prefix("service:").and_then(|rest| rest.split_once('|')).map(|(service, _)| service);
         let of_service = service.and_then(|service| self.services.get(service)).map(String::as_str);
-        let class = self.users.get(owner).map(String::as_str).or(claimed).or(of_service).unwrap_or(DEFAULT);
+        self.users.get(owner).map(String::as_str).or(claimed).or(of_service)
+    }
+
+    /// Returns the class of a user whose budgets hold for them. A token may name one that has none.
+    pub(crate) fn class_of<'a>(&'a self, owner: &str, claimed: Option<&'a str>) -> Option<&'a str> {
+        let claimed = claimed.filter(|class| self.classes.contains_key(*class));
+        let class = self.named(owner, claimed).unwrap_or(DEFAULT);
         self.classes.contains_key(class).then_some(class)
     }
 

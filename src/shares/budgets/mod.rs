@@ -208,10 +208,27 @@ impl Budgets {
         }
     }
 
+    /// Forgets a user who was deleted.
+    pub(crate) fn forget(&self, owner: &str) {
+        self.claimed.remove(owner);
+        self.known().sums.retain(|(whose, _), _| !matches!(whose, Whose::User(user) if user == owner));
+    }
+
     /// Returns the class of a user.
     pub(crate) fn class_of(&self, owner: &str) -> Option<String> {
         let claimed = self.claimed.get(owner).map(|class| class.clone());
         self.rules().class_of(owner, claimed.as_deref()).map(str::to_owned)
+    }
+
+    /// Returns the class of a user for rules that may name classes without budgets. `None` if it is not known: only the
+    /// tokens of an identity provider name it, and the user has not been here since the start.
+    pub(crate) fn known_class(&self, owner: &str, has_claims: bool) -> Option<String> {
+        let claimed = self.claimed.get(owner).map(|class| class.clone());
+        if let Some(class) = self.rules().named(owner, claimed.as_deref()) {
+            return Some(class.to_owned());
+        }
+        let is_signed = owner.contains('|') && !owner.starts_with("service:");
+        (!(has_claims && is_signed)).then(|| file::DEFAULT.to_owned())
     }
 
     /// Returns the budgets that hold for a session of this user; without a session, those of the user.

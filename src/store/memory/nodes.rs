@@ -161,11 +161,12 @@ impl Cluster for MemoryStore {
     fn withdraw_tickets<'a>(&'a self, service: &'a str, of: TicketsOf<'a>) -> StoreFuture<'a, Result<u64, Error>> {
         self.with(move |state| {
             let is_meant = |ticket: &NewTicket| {
-                ticket.service.as_deref() == Some(service)
-                    && match of {
-                        TicketsOf::Id(id) => ticket.id == id,
-                        TicketsOf::Owner(owner) => ticket.owner == owner,
-                    }
+                let is_of_service = ticket.service.as_deref() == Some(service);
+                match of {
+                    TicketsOf::Id(id) => is_of_service && ticket.id == id,
+                    TicketsOf::Owner(owner) => is_of_service && ticket.owner == owner,
+                    TicketsOf::Anyone(owner) => ticket.owner == owner,
+                }
             };
             let before = state.tickets.len();
             state.tickets.retain(|(_, ticket)| !is_meant(ticket));

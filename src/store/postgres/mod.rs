@@ -29,6 +29,7 @@ mod spending;
 mod tickets;
 mod timeline;
 mod tls;
+mod traces;
 pub(super) mod transfer;
 mod tree;
 mod upkeep;
@@ -45,8 +46,9 @@ pub use tls::Error as TlsError;
 use super::{
     Append, Cluster, CommandMark, CommitStats, Created, EntriesPage, EntryQuery, Error, Hits, Lease, ListPage,
     ListQuery, MinuteQuery, MinuteRow, Part, SearchQuery, Secret, SessionHead, SessionStore, StoreFuture, StoredNode,
-    StoredRecord, SubtreeQuery, Usage, UsageFuture, UsageQuery,
+    StoredRecord, SubtreeQuery, Traces, Usage, UsageFuture, UsageQuery,
     search::{self, index::BLOCK},
+    traces::ERASED_WITHIN,
     walk,
 };
 use crate::Postgres;
@@ -61,7 +63,7 @@ use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use session::New;
 use std::sync::Arc;
 use timeline::Timelines;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tree::Tree;
 use upkeep::Upkeep;
 use writer::Writer;
@@ -413,6 +415,21 @@ impl SessionStore for PostgresStore {
 
     fn minutes(&self, query: MinuteQuery) -> StoreFuture<'_, Result<Vec<MinuteRow>, Error>> {
         Box::pin(async move { minutes::rows(&self.readers, &query).await })
+    }
+
+    fn forget_owner<'a>(&'a self, owner: &'a str) -> StoreFuture<'a, Result<u64, Error>> {
+        Box::pin(async move {
+            self.writer()?;
+            spending::forget(&self.readers, owner).await
+        })
+    }
+
+    fn traces<'a>(&'a self, owner: &'a str, sessions: &'a [SessionId]) -> StoreFuture<'a, Result<Traces, Error>> {
+        Box::pin(async move {
+            // What is not removed by then is found.
+            let _ = timeout(ERASED_WITHIN, self.settled()).await;
+            traces::search(&self.readers, owner, sessions).await
+        })
     }
 
     fn empty_sessions(&self, before: Timestamp, limit: u32) -> StoreFuture<'_, Result<Vec<SessionId>, Error>> {

@@ -293,7 +293,7 @@ pub(super) async fn list_numbered(db: &Db, query: &ListQuery) -> Result<(Vec<Fou
 }
 
 async fn list_rows(db: &Db, query: &ListQuery) -> Result<(Vec<Row>, Option<String>), Fault> {
-    let start = page::start(query.cursor.as_deref())?;
+    let start = page::start(query)?;
     let search = query.search.as_deref().map(page::fold).unwrap_or_default();
     // Reads one more than requested, to know whether there is a next page.
     let rows_max = i64::from(query.limit) + 1;

@@ -2,7 +2,7 @@
 
 use super::{append::AppendAt, fault::Fault, readers::Readers};
 use crate::{
-    Error, USAGE_REMOVED_MAX, UsageBy, UsagePage, UsageQuery, UsageStep,
+    DELETED_OWNER, DELETED_SESSION, Error, USAGE_REMOVED_MAX, UsageBy, UsagePage, UsageQuery, UsageStep,
     spending::{Numbers, USAGE_SUMS, day_name, period_start, sum},
 };
 use reseed_core::usage_row::UsageRow;
@@ -101,6 +101,20 @@ pub(super) async fn remove(readers: &Readers, before: Timestamp) -> Result<u64, 
     let most = &i64::from(USAGE_REMOVED_MAX);
     let row = readers.write(|db, _| async move { db.row(sql, &[&before.0, most]).await }).await?;
     Ok(row.map_or(0, |row| row.get::<_, i64>(0).cast_unsigned()))
+}
+
+/// Names nobody in rows of an owner. Once none is left, forgets the owner's recent deletions.
+pub(super) async fn forget(readers: &Readers, owner: &str) -> Result<u64, Error> {
+    let sql = "WITH named AS (UPDATE model_usage SET owner = $1, session = $2 WHERE id IN \
+               (SELECT id FROM model_usage WHERE owner = $3 LIMIT $4) RETURNING 1) SELECT count(*) FROM named";
+    let (nobody, owner, most) = (&DELETED_OWNER.as_bytes(), &owner.as_bytes(), &i64::from(USAGE_REMOVED_MAX));
+    let row = readers.write(|db, _| async move { db.row(sql, &[nobody, &DELETED_SESSION, owner, most]).await }).await?;
+    let count = row.map_or(0, |row| row.get::<_, i64>(0).cast_unsigned());
+    if count == 0 {
+        let sql = "DELETE FROM deletion WHERE owner = $1";
+        readers.write(|db, _| async move { db.rows(sql, &[owner]).await.map(drop) }).await?;
+    }
+    Ok(count)
 }
 
 /// Returns a page of sums.

@@ -51,16 +51,17 @@ pub(super) async fn take(readers: &Readers, hash: &[u8; 32]) -> Result<Option<(S
     Ok(is_valid.then(|| (body, Duration::from_millis(age.max(0).cast_unsigned()))))
 }
 
-/// Removes unused tickets of a service.
+/// Removes unused tickets, of a service or of anyone.
 pub(super) async fn withdraw(readers: &Readers, service: &str, of: TicketsOf<'_>) -> Result<u64, Error> {
-    let sql = "WITH gone AS (DELETE FROM ticket WHERE service = $1 AND (id = $2 OR owner = $3) \
+    let sql = "WITH gone AS (DELETE FROM ticket WHERE service = $1 AND (id = $2 OR owner = $3) OR owner = $4 \
                RETURNING expires_at > clock_timestamp() AS valid) SELECT count(*) FROM gone WHERE valid";
-    let (id, owner) = match of {
-        TicketsOf::Id(id) => (Some(id), None),
-        TicketsOf::Owner(owner) => (None, Some(owner.as_bytes())),
+    let (id, owner, anyone) = match of {
+        TicketsOf::Id(id) => (Some(id), None, None),
+        TicketsOf::Owner(owner) => (None, Some(owner.as_bytes()), None),
+        TicketsOf::Anyone(owner) => (None, None, Some(owner.as_bytes())),
     };
     let service = service.as_bytes();
-    let row = readers.write(|db, _| async move { db.row(sql, &[&service, &id, &owner]).await }).await?;
+    let row = readers.write(|db, _| async move { db.row(sql, &[&service, &id, &owner, &anyone]).await }).await?;
     let count = row.map_or(Ok(0), |row| row.try_get::<_, i64>(0)).map_err(Fault::from)?;
     Ok(count.cast_unsigned())
 }

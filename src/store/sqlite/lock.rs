@@ -13,7 +13,7 @@ use std::{
     fs::{self, File, Metadata, OpenOptions, TryLockError},
     io::{self, Read, Write},
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 /// The longest process id that is read from a lock file, in bytes; a decimal `u32` has at most 10.
@@ -41,14 +41,14 @@ fn identity(_: &Metadata) -> Identity {
 #[derive(Debug)]
 struct Held {
     path: PathBuf,
-    file: File,
+    file: Arc<File>,
     identity: Identity,
 }
 
 impl Held {
     fn new(path: &Path, file: File) -> io::Result<Self> {
         let identity = identity(&file.metadata()?);
-        Ok(Self { path: path.to_owned(), file, identity })
+        Ok(Self { path: path.to_owned(), file: Arc::new(file), identity })
     }
 
     /// Returns true if the path still leads to the file.
@@ -150,7 +150,7 @@ impl Lock {
     }
 
     /// Returns the database's file, once that is locked too, and the path of its write-ahead log.
-    pub(super) fn database(&self) -> Option<(&File, PathBuf)> {
+    pub(super) fn database(&self) -> Option<(&Arc<File>, PathBuf)> {
         let Held { path, file, .. } = self.database.as_ref()?;
         Some((file, beside(path, "-wal")))
     }

@@ -20,6 +20,7 @@ mod schema;
 mod scrub;
 mod secrets;
 mod spending;
+mod traces;
 pub(super) mod transfer;
 mod tree;
 mod vacuum;
@@ -37,7 +38,8 @@ pub use vacuum::{VacuumError, Vacuumed, vacuum};
 use super::{
     Append, CommandMark, CommitStats, Created, EntriesPage, EntryQuery, Error, Hits, Lease, ListPage, ListQuery,
     MinuteQuery, MinuteRow, Part, SearchQuery, Secret, SessionHead, SessionStore, StoreFuture, StoredNode,
-    StoredRecord, SubtreeQuery, USAGE_REMOVED_MAX, Usage, UsageFuture, UsageQuery, epoch::new_epoch, search, walk,
+    StoredRecord, SubtreeQuery, Traces, USAGE_REMOVED_MAX, Usage, UsageFuture, UsageQuery, epoch::new_epoch, search,
+    traces::ERASED_WITHIN, walk,
 };
 use history::Broken;
 use open::Beside;
@@ -46,6 +48,8 @@ use removal::Delete;
 use reseed_core::usage_row::UsageRow;
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use std::{path::Path, sync::Arc};
+use tokio::time::timeout;
+use traces::Files;
 use write::{AppendAt, Create, Open};
 use writer::{Parts, Writer};
 
@@ -121,6 +125,8 @@ pub struct SqliteStore {
     readers: Readers,
     /// `None` if the file is open read-only.
     writer: Option<Arc<Writer>>,
+    /// `None` if the file is open read-only.
+    files: Option<Files>,
     /// Set when the search index is found damaged.
     broken: Broken,
     /// True if searches wait for the index, so that a test knows which code path they take.
@@ -164,6 +170,7 @@ impl SqliteStore {
         mode.map_err(|source| OpenError::Sqlite { path: path.to_owned(), source })?;
         let readers = Readers::new(opened.readers);
         let broken = Broken::default();
+        let files = opened.lock.as_ref().and_then(Files::of);
         let parts = Parts {
             db: opened.writer,
             lock: opened.lock,
@@ -179,6 +186,7 @@ impl SqliteStore {
         Ok(Self {
             readers,
             writer: Some(Arc::new(writer)),
+            files,
             broken,
             #[cfg(test)]
             waits_for_index: false,
@@ -212,6 +220,7 @@ impl SqliteStore {
         Ok(Self {
             readers,
             writer: None,
+            files: None,
             broken: Broken::default(),
             #[cfg(test)]
             waits_for_index: false,
@@ -378,6 +387,29 @@ impl SessionStore for SqliteStore {
 
     fn minutes(&self, query: MinuteQuery) -> StoreFuture<'_, Result<Vec<MinuteRow>, Error>> {
         Box::pin(self.readers.run(move |db| minutes::rows(db, &query)))
+    }
+
+    fn forget_owner<'a>(&'a self, owner: &'a str) -> StoreFuture<'a, Result<u64, Error>> {
+        Box::pin(self.write(spending::Forget { owner: owner.to_owned(), limit: USAGE_REMOVED_MAX }))
+    }
+
+    fn traces<'a>(&'a self, owner: &'a str, sessions: &'a [SessionId]) -> StoreFuture<'a, Result<Traces, Error>> {
+        let (owner, sessions, files) = (owner.to_owned(), sessions.to_vec(), self.files.clone());
+        Box::pin(async move {
+            // What is not erased by then is found.
+            let _ = timeout(ERASED_WITHIN, self.settled()).await;
+            let name = owner.clone();
+            let columns = move |db: &_| {
+                let mut traces = Traces::default();
+                traces::search_columns(db, &name, &mut traces)?;
+                Ok(traces)
+            };
+            let mut traces = self.readers.run(columns).await?;
+            let search =
+                move || files.map_or(Ok(()), |files| files.search(&owner, &sessions, &mut traces)).map(|()| traces);
+            let searched = tokio::task::spawn_blocking(search).await;
+            searched.unwrap_or_else(|_| Err(Error::Unknown("the search of the files panicked".into())))
+        })
     }
 
     fn empty_sessions(&self, before: Timestamp, limit: u32) -> StoreFuture<'_, Result<Vec<SessionId>, Error>> {

@@ -267,7 +267,7 @@ fn list_rows(
     query: &ListQuery,
     mut each: impl FnMut(&Row<'_>, Option<FoundHead>) -> rusqlite::Result<()>,
 ) -> Result<Option<String>, Fault> {
-    let start = page::start(query.cursor.as_deref())?;
+    let start = page::start(query)?;
     let search = query.search.as_deref().map(page::fold).unwrap_or_default();
     // Reads one more than requested, to know whether there is a next page.
     let rows_max = i64::from(query.limit) + 1;

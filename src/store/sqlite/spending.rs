@@ -2,8 +2,8 @@
 
 use super::{Fault, writer::Write};
 use crate::spending::{
-    DAY_MILLIS, Numbers, USAGE_COLUMNS, USAGE_SUMS, UsageBy, UsagePage, UsageQuery, UsageSum, day_name, period_start,
-    purpose, sum, tokens,
+    DAY_MILLIS, DELETED_OWNER, DELETED_SESSION, Numbers, USAGE_COLUMNS, USAGE_SUMS, UsageBy, UsagePage, UsageQuery,
+    UsageSum, day_name, period_start, purpose, sum, tokens,
 };
 use reseed_core::usage_row::UsageRow;
 use reseed_protocol::{SessionId, Timestamp};
@@ -66,6 +66,26 @@ impl Write for Remove {
     fn write(&self, db: &Connection) -> Result<u64, Fault> {
         let sql = "DELETE FROM model_usage WHERE rowid IN (SELECT rowid FROM model_usage WHERE at < ?1 LIMIT ?2)";
         Ok(db.prepare_cached(sql)?.execute((self.before.0, self.limit))? as u64)
+    }
+}
+
+/// Names nobody in rows of an owner.
+pub(super) struct Forget {
+    pub(super) owner: String,
+    pub(super) limit: u32,
+}
+
+impl Write for Forget {
+    type Output = u64;
+
+    // The name is erased like the text of deleted sessions.
+    const DELETES: bool = true;
+
+    fn write(&self, db: &Connection) -> Result<u64, Fault> {
+        let sql = "UPDATE model_usage SET owner = ?1, session = ?2 \
+                   WHERE rowid IN (SELECT rowid FROM model_usage WHERE owner = ?3 LIMIT ?4)";
+        let named = (DELETED_OWNER, DELETED_SESSION, &self.owner, self.limit);
+        Ok(db.prepare_cached(sql)?.execute(named)? as u64)
     }
 }
 

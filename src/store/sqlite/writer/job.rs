@@ -17,7 +17,7 @@ pub(in crate::sqlite) struct Size {
 pub(in crate::sqlite) trait Write: Send + 'static {
     type Output: Send + 'static;
 
-    /// True if the write deletes a session, whose text is erased afterwards.
+    /// True if the write deletes something that is erased from the files afterwards, such as a session.
     const DELETES: bool = false;
 
     /// Executes the write, or refuses it without having changed anything.
