@@ -205,7 +205,7 @@ async fn carry_out(
             }
             // A relayed client's address is known to its edge.
             let address = connection.via.is_none().then_some(connection.credentials.address);
-            delete(&app, address, session, &owner).await?;
+            delete(&app, (address, connection.operates()), session, &owner).await?;
             // The session's own feed has ended too, but the reply already says so.
             connection.subscriptions.end(session, connection.origin).await;
             Ok(Some(done()))
@@ -252,11 +252,17 @@ async fn carry_out(
 ///
 /// # Errors
 /// `session_not_found`, `store_failed`: also if the record cannot be written. The session stays then.
-async fn delete(app: &App, address: Option<IpAddr>, id: &SessionId, owner: &str) -> Result<(), ErrorBody> {
+async fn delete(
+    app: &App,
+    (address, operates): (Option<IpAddr>, bool),
+    id: &SessionId,
+    owner: &str,
+) -> Result<(), ErrorBody> {
     let (registry, audit) = (&app.registry, &app.admission.audit);
     // Whoever has no such session leaves no record: the id is text from a client.
     registry.head(id, owner).await?;
-    if !registry.is_stored(id) {
+    // An operator's act is recorded as theirs.
+    if operates || !registry.is_stored(id) {
         return registry.delete(id, owner).await;
     }
     let (what, session, user) = ("delete_session", Some(id), Some(owner));

@@ -275,7 +275,7 @@ export class MockServer {
   end(sessionId, code) {
     const payload = code === "deleted"
       ? { code, message: "the session was deleted", retriable: false }
-      : { code, message: "the session was closed after an internal error; open it again with `resume`", retriable: true };
+      : { code, message: "the server closed the session; open it again with `resume`", retriable: true };
     for (const [client, subscribed] of this.subscriptions) {
       if (!subscribed.delete(sessionId)) continue;
       client.send(JSON.stringify({ sessionId, type: "session_closed", payload }));

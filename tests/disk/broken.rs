@@ -5,7 +5,7 @@ use reseed::{
     core::usage_row::UsageRow,
     store::{
         Append, CommandMark, Created, EntriesPage, EntryQuery, Error, Lease, ListPage, ListQuery, MinuteQuery,
-        MinuteRow, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, UsageFuture,
+        MinuteRow, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Traces, UsageFuture,
         UsageQuery, sqlite::SqliteStore,
     },
 };
@@ -173,6 +173,14 @@ impl SessionStore for Broken {
 
     fn remove_usage(&self, before: Timestamp) -> StoreFuture<'_, Result<u64, Error>> {
         self.inner.remove_usage(before)
+    }
+
+    fn forget_owner<'a>(&'a self, owner: &'a str) -> StoreFuture<'a, Result<u64, Error>> {
+        self.inner.forget_owner(owner)
+    }
+
+    fn traces<'a>(&'a self, owner: &'a str, sessions: &'a [SessionId]) -> StoreFuture<'a, Result<Traces, Error>> {
+        self.inner.traces(owner, sessions)
     }
 
     fn delete<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(), Error>> {

@@ -30,6 +30,7 @@ mod hostile;
 mod jwt;
 mod keeping;
 mod late;
+mod levers;
 mod listing;
 mod mcp;
 #[cfg(feature = "postgres")]

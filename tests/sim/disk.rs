@@ -19,7 +19,7 @@ use reseed::core::usage_row::UsageRow;
 use reseed::store::{
     Append, Cluster, CommandMark, Created, EntriesPage, EntryQuery, Error, Lease, ListPage, ListQuery, MinuteQuery,
     MinuteRow, NewRecord, NodeId, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery,
-    UsageFuture, UsageQuery,
+    Traces, UsageFuture, UsageQuery,
     memory::{MemoryStore, Standby},
 };
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
@@ -511,6 +511,14 @@ impl SessionStore for Road {
 
     fn remove_usage(&self, before: Timestamp) -> StoreFuture<'_, Result<u64, Error>> {
         Box::pin(async move { self.asked("remove_usage", self.store().remove_usage(before)).await })
+    }
+
+    fn forget_owner<'a>(&'a self, owner: &'a str) -> StoreFuture<'a, Result<u64, Error>> {
+        Box::pin(async move { self.asked("forget_owner", self.store().forget_owner(owner)).await })
+    }
+
+    fn traces<'a>(&'a self, owner: &'a str, sessions: &'a [SessionId]) -> StoreFuture<'a, Result<Traces, Error>> {
+        Box::pin(async move { self.asked("traces", self.store().traces(owner, sessions)).await })
     }
 
     fn delete<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(), Error>> {

@@ -109,7 +109,8 @@ impl Server {
     }
 }
 
-fn read(settings: &[(&str, &str)]) -> Settings {
+/// Returns these settings, in addition to the tests' usual ones.
+pub(crate) fn read(settings: &[(&str, &str)]) -> Settings {
     let usual = [("WS_PORT", "0"), ("CONTEXT_WINDOW", "2000"), ("MODEL", "test"), ("SHUTDOWN_GRACE_SECS", "1")];
     Settings::from_iter(fixed::variables(&[&usual, settings].concat())).unwrap_or_else(|error| panic!("{error}"))
 }

@@ -151,10 +151,11 @@ impl Grant {
         self.draft.id.as_deref()
     }
 
-    /// Returns the kind of its credentials; `None` if none were required, or if another node has checked them.
+    /// Returns the kind of its credentials; `None` if none were required, another node has checked them,
+    /// or an operator acts for the user.
     pub(crate) fn credential(&self) -> Option<&'static str> {
         match (&self.draft.source, self.ticket()) {
-            (Source::Open | Source::Node, _) => None,
+            (Source::Open | Source::Node | Source::Operator, _) => None,
             (_, Some(_)) => Some("ticket"),
             (Source::Signed(_), None) => Some("signed token"),
             (Source::User(_) | Source::Service(..), None) => Some("token"),

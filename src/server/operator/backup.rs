@@ -138,12 +138,15 @@ pub(in crate::server) async fn newest(
 
 /// Starts a backup.
 pub(in crate::server) async fn start(
-    operator: Operator,
-    _: Parameters<NoParameters>,
+    lever: Lever,
     State(app): State<Arc<App>>,
     peer: Option<Extension<ConnectInfo<SocketAddr>>>,
     headers: HeaderMap,
 ) -> Response {
+    let operator = match lever.operator() {
+        Ok(operator) => operator.clone(),
+        Err(error) => return problem(StatusCode::FORBIDDEN, error),
+    };
     let (path, directory) = match app.backups.paths() {
         Ok(paths) => paths,
         Err(why) => return problem(StatusCode::FORBIDDEN, ErrorBody::new(ErrorCode::Forbidden, why)),

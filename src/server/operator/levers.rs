@@ -82,7 +82,7 @@ impl Lever {
         content: String,
         work: impl Future<Output = Outcome> + Send + 'static,
     ) -> Response {
-        if let Err(error) = self.check() {
+        if let Err(error) = self.operator() {
             let recorded = self.record(app, what, (None, None), error.code.as_str()).await;
             return problem(StatusCode::FORBIDDEN, recorded.err().unwrap_or(error));
         }
@@ -111,9 +111,9 @@ impl Lever {
         }
     }
 
-    /// Refuses an operator who only reads. Without credentials, everyone on this machine is an operator, and so is
+    /// Returns the operator. Refuses one who only reads. Without credentials, everyone on this machine is an operator, and so is
     /// every page that a browser here shows; only the server's own page may pull levers then.
-    fn check(&self) -> Result<(), ErrorBody> {
+    pub(super) fn operator(&self) -> Result<&Operator, ErrorBody> {
         let refused = |why| Err(ErrorBody::new(ErrorCode::Forbidden, why));
         if !self.operator.writes {
             return refused(
@@ -123,7 +123,7 @@ impl Lever {
         if self.operator.name.is_empty() && self.is_foreign {
             return refused("pages of other origins need an operator's token with the scope `operator.write`");
         }
-        Ok(())
+        Ok(&self.operator)
     }
 
     /// Records an act before it happens and after it.
