@@ -1,5 +1,5 @@
-//! What a server counted in a minute, for the ring of minutes: read from the rendered metrics, so that nothing is counted
-//! twice.
+//! What a server counted in a minute, for the ring of minutes. It is read from the rendered metrics, so that nothing is
+//! counted twice.
 
 use serde_json::{Value, json};
 

@@ -4,11 +4,11 @@ use super::{
     app::App,
     closing::CLOSE_TIME,
     connection::leaving::{LEAVING_TIME, LOOK_EVERY},
-    door::turns::Turns,
+    door::{Guest, turns::Turns},
     linger::Lingering,
     routes::{Part, router},
     stopping::Stopping,
-    tls,
+    tls::Stream,
 };
 use crate::store::Spaced;
 use axum::{
@@ -20,9 +20,12 @@ use futures_util::{StreamExt as _, future::join_all, stream};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
+    io::AsyncWriteExt as _,
     net::{TcpListener, TcpStream},
     runtime::Handle,
+    time::timeout,
 };
+use tokio_util::either::Either;
 use tower::ServiceExt as _;
 
 /// Maximum headers of a request. Browsers send about 20.
@@ -30,6 +33,14 @@ const HEADERS_MAX: usize = 64;
 
 /// The pause after a failed accept, for example without free file descriptors, so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The first byte of a TLS connection: a handshake record.
+const HANDSHAKE: u8 = 22;
+
+/// The answer to a client that does not use TLS.
+const PLAIN: &[u8] =
+    b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\nconnection: close\r\n\r\n\
+    this port accepts only TLS: connect with https:// or wss://\n";
 
 /// A running server.
 #[derive(Debug)]
@@ -85,7 +96,7 @@ async fn accept(listener: TcpListener, app: Arc<App>, router: Router, turns: Tur
 async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, app: Arc<App>) {
     super::tcp::tune(&stream);
     let guest = app.admission.door.admit(peer.ip());
-    let Some(stream) = tls::accept(stream, &app, &guest).await else { return };
+    let Some(stream) = encrypted(stream, &app, &guest).await else { return };
     let stream = Lingering::new(stream, app.clone(), guest.clone());
     let app_of = app.clone();
     let patience = app.patience.hello;
@@ -111,6 +122,35 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, app: Ar
             serving.as_mut().graceful_shutdown();
             let _ = serving.await;
         }
+    }
+}
+
+/// Makes the TLS handshake if the server uses TLS. `None` if it failed, did not end in time, or must make room for
+/// other guests.
+async fn encrypted(stream: TcpStream, app: &Arc<App>, guest: &Arc<Guest>) -> Option<Stream> {
+    let Some(tls) = &app.tls else { return Some(Either::Left(stream)) };
+    let handshake = async {
+        let mut first = [0];
+        if stream.peek(&mut first).await? == 1 && first[0] != HANDSHAKE {
+            // It lingers, so that the answer arrives.
+            Lingering::new(Either::Left(stream), app.clone(), guest.clone()).write_all(PLAIN).await?;
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the client does not use TLS"));
+        }
+        tls.handshake(stream).await
+    };
+    let ended = tokio::select! {
+        ended = timeout(app.patience.hello, handshake) => ended,
+        () = guest.asked_to_leave() => return None,
+        () = app.stopping.stop.cancelled() => return None,
+    };
+    match ended {
+        Ok(Ok(stream)) => Some(stream),
+        Ok(Err(error)) => {
+            // The client's fault, or it does not trust the certificate. Anyone can cause it.
+            tracing::debug!(%error, "TLS handshake");
+            None
+        }
+        Err(_) => None,
     }
 }
 

@@ -1,6 +1,5 @@
-//! TLS for clients: the certificate and its key, which can be replaced while the server runs, and the handshake.
+//! TLS for clients: the certificate and its key, which can be replaced while the server runs.
 
-use super::{app::App, door::Guest, linger::Lingering};
 use crate::{
     clock::{Clock as _, SystemClock},
     config::Settings,
@@ -20,7 +19,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
-use tokio::{io::AsyncWriteExt as _, net::TcpStream, time::timeout};
+use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::either::Either;
 
@@ -33,14 +32,6 @@ const FILE_BYTES_MAX: u64 = 256 * 1024;
 /// Bytes that may wait in one connection's TLS buffer: one record. A slow reader would have to read more before it
 /// reaches current events.
 const UNSENT_BYTES_MAX: usize = 16 * 1024;
-
-/// The first byte of a TLS connection: a handshake record.
-const HANDSHAKE: u8 = 22;
-
-/// The answer to a client that does not use TLS.
-const PLAIN: &[u8] =
-    b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\nconnection: close\r\n\r\n\
-    this port accepts only TLS: connect with https:// or wss://\n";
 
 /// A certificate with its key, checked.
 #[derive(Debug, Clone)]
@@ -143,34 +134,5 @@ impl Tls {
         let limited = |connection: &mut rustls::ServerConnection| connection.set_buffer_limit(Some(UNSENT_BYTES_MAX));
         let stream = TlsAcceptor::from(config).accept_with(stream, limited).await?;
         Ok(Either::Right(Box::new(stream)))
-    }
-}
-
-/// Makes the TLS handshake if the server uses TLS. `None` if it failed, did not end in time, or must make room for
-/// other guests.
-pub(super) async fn accept(stream: TcpStream, app: &Arc<App>, guest: &Arc<Guest>) -> Option<Stream> {
-    let Some(tls) = &app.tls else { return Some(Either::Left(stream)) };
-    let handshake = async {
-        let mut first = [0];
-        if stream.peek(&mut first).await? == 1 && first[0] != HANDSHAKE {
-            // It lingers, so that the answer arrives.
-            Lingering::new(Either::Left(stream), app.clone(), guest.clone()).write_all(PLAIN).await?;
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the client does not use TLS"));
-        }
-        tls.handshake(stream).await
-    };
-    let ended = tokio::select! {
-        ended = timeout(app.patience.hello, handshake) => ended,
-        () = guest.asked_to_leave() => return None,
-        () = app.stopping.stop.cancelled() => return None,
-    };
-    match ended {
-        Ok(Ok(stream)) => Some(stream),
-        Ok(Err(error)) => {
-            // The client's fault, or it does not trust the certificate. Anyone can cause it.
-            tracing::debug!(%error, "TLS handshake");
-            None
-        }
-        Err(_) => None,
     }
 }

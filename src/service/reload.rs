@@ -26,8 +26,8 @@ impl Service {
     /// The provider is not affected; [`Self::replace_provider`] replaces it.
     ///
     /// # Errors
-    /// A file of keys, budgets, hooks, MCP servers or certificates cannot be used, the keys of an identity provider are unknown, or
-    /// the settings would open the server to everyone.
+    /// A file of keys, budgets, hooks, MCP servers or certificates cannot be used, the keys of an identity provider are
+    /// unknown, or the settings would open the server to everyone.
     pub async fn reload(&self, settings: &Settings) -> anyhow::Result<Reloaded> {
         let reloaded = self.apply(settings).await;
         self.app.admission.audit.server("reload", if reloaded.is_ok() { "ok" } else { "failed" });

@@ -13,6 +13,7 @@ mod error;
 #[doc(hidden)]
 pub mod faulty;
 mod lines;
+mod listing;
 pub mod memory;
 pub mod migrate;
 mod minutes;
@@ -44,6 +45,7 @@ pub use connect::{ConnectError, connect, describe, open, open_for_nodes, open_re
 pub use error::{Error, Part};
 #[doc(hidden)]
 pub use lines::Spaced;
+pub use listing::{ListPage, ListQuery, UNFINISHED};
 pub use minutes::{MINUTES_KEPT, MinuteQuery, MinuteRow};
 pub use page::{EntriesPage, ListPage, ListQuery, UNFINISHED};
 pub use postgres_url::{Postgres, PostgresUrl};
@@ -508,8 +510,8 @@ pub trait SessionStore: Send + Sync {
     /// [`Error::Unknown`].
     fn remove_usage(&self, before: Timestamp) -> StoreFuture<'_, Result<u64, Error>>;
 
-    /// Stores what a server counted in a minute, in place of its row for that minute. Removes the rows that are older than
-    /// [`MINUTES_KEPT`], in the same write.
+    /// Stores what a server counted in a minute, in place of its row for that minute. Removes the rows that are older
+    /// than [`MINUTES_KEPT`], in the same write.
     ///
     /// # Errors
     /// [`Error::Unknown`].

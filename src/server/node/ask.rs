@@ -72,8 +72,8 @@ pub(in crate::server) async fn revoke_elsewhere(app: &App, service: &str, whose:
     (sockets, unanswered)
 }
 
-/// Returns the model, the strategy and the compactions of sessions that other nodes hold. Sends one request per node, and
-/// skips nodes that do not answer in time.
+/// Returns the model, the strategy and the compactions of sessions that other nodes hold. Sends one request per node,
+/// and skips nodes that do not answer in time.
 pub(in crate::server) async fn compactions_elsewhere(app: &App, heads: &[SessionHead]) -> BTreeMap<SessionId, Value> {
     let others = app.registry.keeper().map(|keeper| keeper.others()).unwrap_or_default();
     let asked = others.iter().filter_map(|row| {

@@ -45,8 +45,8 @@ async fn written() -> (TempDir, PathBuf) {
 }
 
 /// Turns the tables of a closed file into those of an older program.
-const OLDER: &str =
-    "DROP VIEW record_all; DROP VIEW mark_all; DROP TABLE words; DROP TABLE secret; DROP TABLE model_usage;";
+const OLDER: &str = "DROP VIEW record_all; DROP VIEW mark_all; DROP TABLE words; DROP TABLE secret; DROP TABLE model_usage; \
+     DROP TABLE minute;";
 
 /// Changes the file behind the store's back.
 fn tamper(path: &Path, sql: &str) {
@@ -376,7 +376,7 @@ async fn a_record_of_version_3_has_these_columns() {
 #[tokio::test]
 async fn a_secret_of_a_file_is_kept_and_read() {
     let (_dir, path) = written().await;
-    tamper(&path, "DROP TABLE secret; DROP TABLE model_usage; PRAGMA user_version = 12;");
+    tamper(&path, "DROP TABLE secret; DROP TABLE model_usage; DROP TABLE minute; PRAGMA user_version = 12;");
     let store = SqliteStore::open(&path).unwrap();
     assert_eq!(store.secret("new", Secret([8; 32])).await, Ok(Secret([8; 32])));
     store.close().await.unwrap();

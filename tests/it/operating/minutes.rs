@@ -126,10 +126,10 @@ async fn the_newest_page_shows_what_sessions_do_and_run_with() {
     // A turn moves its session to the top when it begins, and shows that it has ended.
     first.ask("user_input", json!({ "input": "Hello." })).await;
     let item = newest().await;
-    assert_eq!((&item["sessionId"], &item["state"]), (&opened["sessionId"], &json!("running")), "{item}");
+    assert_eq!((&item["sessionId"], &item["state"]), (present(&opened["sessionId"]), &json!("running")), "{item}");
     gate.open();
     first.event("turn_finished").await;
     let item = newest().await;
-    assert_eq!((&item["sessionId"], &item["state"]), (&opened["sessionId"], &json!("idle")), "{item}");
+    assert_eq!((&item["sessionId"], &item["state"]), (present(&opened["sessionId"]), &json!("idle")), "{item}");
     assert!(item["tokenCount"].as_u64().unwrap() > 0 && item["windowTokens"] == 2_000, "{item}");
 }

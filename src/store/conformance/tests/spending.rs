@@ -126,8 +126,8 @@ pub(crate) async fn usage_is_summed_by_what_is_asked_for(store: &dyn SessionStor
 }
 
 pub(crate) async fn usage_is_summed_in_steps(store: &dyn SessionStore) {
-    // NOW is 09:15:00.300 of a day.
-    let rows = [("ann", 0), ("bob", 10), ("ann", 59_600), ("ann", 59_800), ("ann", 3_600_000), ("a.b", DAY)];
+    // NOW is 06:45:04.123.
+    let rows = [("ann", 0), ("bob", 10), ("ann", 55_000), ("ann", 56_000), ("ann", 3_600_000), ("a.b", DAY)];
     let rows = rows.into_iter().enumerate().map(|(n, (owner, after))| UsageRow {
         owner: owner.to_owned(),
         at: Timestamp(NOW.0 + after),
@@ -139,11 +139,11 @@ pub(crate) async fn usage_is_summed_in_steps(store: &dyn SessionStore) {
         (
             UsageBy::User,
             UsageStep::Minute,
-            "21T09:15 ann 2, 21T09:15 bob 1, 21T09:16 ann 1, 21T10:15 ann 1, 22T09:15 a.b 1",
+            "21T06:45 ann 2, 21T06:45 bob 1, 21T06:46 ann 1, 21T07:45 ann 1, 22T06:45 a.b 1",
         ),
-        (UsageBy::User, UsageStep::Hour, "21T09:00 ann 3, 21T09:00 bob 1, 21T10:00 ann 1, 22T09:00 a.b 1"),
+        (UsageBy::User, UsageStep::Hour, "21T06:00 ann 3, 21T06:00 bob 1, 21T07:00 ann 1, 22T06:00 a.b 1"),
         (UsageBy::User, UsageStep::Day, "21T00:00 ann 4, 21T00:00 bob 1, 22T00:00 a.b 1"),
-        (UsageBy::Model, UsageStep::Hour, "21T09:00 m 4, 21T10:00 m 1, 22T09:00 m 1"),
+        (UsageBy::Model, UsageStep::Hour, "21T06:00 m 4, 21T07:00 m 1, 22T06:00 m 1"),
         (UsageBy::Session, UsageStep::Day, "21T00:00 s 5, 22T00:00 s 1"),
         (UsageBy::Total, UsageStep::Day, "21T00:00  5, 22T00:00  1"),
     ] {

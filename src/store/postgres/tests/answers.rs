@@ -241,7 +241,7 @@ async fn servers_that_start_at_once_make_the_tables_once_and_bring_older_ones_up
     assert_eq!(log(&other, &id("s")).await, "1:a");
     // This is how the version before clusters left the rows.
     let db = connected(&address).await;
-    let older = "DROP TABLE node, ticket, deletion, secret, model_usage; ALTER TABLE session DROP holder; \
+    let older = "DROP TABLE node, ticket, deletion, secret, model_usage, minute; ALTER TABLE session DROP holder; \
                  DELETE FROM schema_step WHERE step >= 2";
     db.batch(older).await.unwrap();
     let (one, other) = join(open(&address), open(&address)).await;

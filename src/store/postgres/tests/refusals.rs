@@ -49,8 +49,7 @@ async fn a_newer_database_and_a_missing_one_are_refused() {
 
     // A request to stop a server changes no tables, and accepts older ones that include servers.
     let drains = async || PostgresStore::open_for_nodes(&settings(&address)).await;
-    let steps =
-        "DROP TABLE reseed.deletion, reseed.secret, reseed.model_usage; DELETE FROM reseed.schema_step WHERE step >= 4";
+    let steps = "DROP TABLE reseed.deletion, reseed.secret, reseed.model_usage, reseed.minute; DELETE FROM reseed.schema_step WHERE step >= 4";
     sql(&address, steps).await;
     let store = drains().await.unwrap();
     assert_eq!(store.cluster().unwrap().nodes().await.unwrap(), []);
@@ -70,13 +69,13 @@ async fn a_newer_database_and_a_missing_one_are_refused() {
     open(&address).await.close().await.unwrap();
     let crash_safe = sql(&address, "SELECT relpersistence FROM pg_class WHERE oid = 'reseed.deletion'::regclass").await;
     assert_eq!(crash_safe.trim(), "p");
-    sql(&address, "INSERT INTO reseed.schema_step (step, harmless) VALUES (8, true), (9, true)").await;
+    sql(&address, "INSERT INTO reseed.schema_step (step, harmless) VALUES (9, true), (10, true)").await;
     open(&address).await.close().await.unwrap();
     drains().await.unwrap();
     PostgresStore::open_read_only(&settings(&address)).await.unwrap().close().await.unwrap();
     let copied = PostgresStore::open_source(&settings(&address)).await.map(drop);
-    assert!(matches!(copied, Err(OpenError::Schema(SchemaError::Newer { found: 10, .. }))), "{copied:?}");
-    sql(&address, "INSERT INTO reseed.schema_step (step) VALUES (10)").await;
+    assert!(matches!(copied, Err(OpenError::Schema(SchemaError::Newer { found: 11, .. }))), "{copied:?}");
+    sql(&address, "INSERT INTO reseed.schema_step (step) VALUES (11)").await;
     let error = refusal(&settings(&address)).await;
     assert!(matches!(error, OpenError::Schema(SchemaError::Newer { found: 11, .. })), "{error}");
     let empty = Postgres { schema: "nothing".to_owned(), ..settings(&address) };

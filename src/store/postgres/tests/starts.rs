@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 /// Reverts the tables to before the last step.
-const OLDER: &str = "DROP TABLE reseed.model_usage; DELETE FROM reseed.schema_step WHERE step = 7";
+const OLDER: &str = "DROP TABLE reseed.minute; DELETE FROM reseed.schema_step WHERE step = 8";
 
 /// Waits until the program that opens the store waits for a lock of another.
 async fn waits(db: &Connection, wait_event: &str) {
@@ -29,7 +29,7 @@ async fn a_start_that_comes_second_locks_no_tables() {
     let first_is_done = async {
         waits(&watch, "advisory").await;
         // The other program has changed the tables, and is writing to them.
-        first.batch("INSERT INTO reseed.schema_step (step, harmless) VALUES (7, true)").await.unwrap();
+        first.batch("INSERT INTO reseed.schema_step (step, harmless) VALUES (8, true)").await.unwrap();
         first.batch("BEGIN; LOCK TABLE reseed.record, reseed.schema_step IN ROW EXCLUSIVE MODE").await.unwrap();
         first.batch(&format!("SELECT pg_advisory_unlock({key})")).await.unwrap();
     };
