@@ -13,7 +13,6 @@ mod error;
 #[doc(hidden)]
 pub mod faulty;
 mod lines;
-mod listing;
 pub mod memory;
 pub mod migrate;
 mod minutes;
@@ -45,7 +44,6 @@ pub use connect::{ConnectError, connect, describe, open, open_for_nodes, open_re
 pub use error::{Error, Part};
 #[doc(hidden)]
 pub use lines::Spaced;
-pub use listing::{ListPage, ListQuery, UNFINISHED};
 pub use minutes::{MINUTES_KEPT, MinuteQuery, MinuteRow};
 pub use page::{EntriesPage, ListPage, ListQuery, UNFINISHED};
 pub use postgres_url::{Postgres, PostgresUrl};
