@@ -61,6 +61,9 @@ struct Newest {
 
 const RUNNING: &str = "running";
 
+/// The name of the act.
+const BACKUP: &str = "backup";
+
 impl Backups {
     pub(crate) fn new(database: Database, directory: Option<PathBuf>) -> Self {
         Self { database, directory, newest: Mutex::default() }
@@ -156,21 +159,28 @@ pub(in crate::server) async fn start(
         let message = "Idempotency-Key must have 16 to 64 characters of A-Z a-z 0-9 . _ : -";
         return problem(StatusCode::BAD_REQUEST, ErrorBody::new(ErrorCode::InvalidField, message));
     }
-    let (begun, file) = match app.backups.begin(directory, key) {
-        Ok(begun) => begun,
-        Err(error) => return problem(StatusCode::CONFLICT, error),
-    };
-    let accepted = (StatusCode::ACCEPTED, Json(begun)).into_response();
-    let Some(file) = file else { return accepted };
     let (path, directory) = (path.to_owned(), directory.to_owned());
     let address = peer.map(|peer| peer.0.0.ip());
-    let (what, outcome) = ("backup", ASKED);
-    let act = Act { who: &operator.name, what, session: None, user: None, address, outcome };
+    let act = Act { who: &operator.name, what: BACKUP, session: None, user: None, address, outcome: ASKED };
     if let Err(error) = app.admission.audit.act(act).await {
-        app.backups.end(&Err(BackupError::Stopped));
         return problem(StatusCode::SERVICE_UNAVAILABLE, error);
     }
-    let (audit_app, who) = (app.clone(), operator.name);
+    // Nothing waits from here on, so a client that goes away leaves no backup that never runs.
+    let ended = |app: &App, who, outcome: &str| {
+        app.admission.audit.note(BACKUP, Line { who, outcome: outcome.to_owned(), ..Line::default() });
+    };
+    let (begun, file) = match app.backups.begin(&directory, key) {
+        Ok((begun, Some(file))) => (begun, file),
+        Ok((begun, None)) => {
+            ended(&app, operator.name, "begun before");
+            return (StatusCode::ACCEPTED, Json(begun)).into_response();
+        }
+        Err(error) => {
+            ended(&app, operator.name, error.code.as_str());
+            return problem(StatusCode::CONFLICT, error);
+        }
+    };
+    let (shared, who) = (app.clone(), operator.name);
     let work = move || {
         let went_on = |progress| {
             app.backups.progress(progress);
@@ -181,15 +191,14 @@ pub(in crate::server) async fn start(
         if let Err(error) = &made {
             tracing::error!(%error, "back up the database");
         }
-        let outcome = if made.is_ok() { "done" } else { "failed" };
-        app.admission.audit.note(what, Line { who, outcome: outcome.to_owned(), ..Line::default() });
+        ended(&app, who, if made.is_ok() { "done" } else { "failed" });
         app.backups.end(&made);
     };
     // A thread of its own, which does not keep the server from stopping.
-    if let Err(source) = thread::Builder::new().name(what.to_owned()).spawn(work) {
-        audit_app.backups.end(&Err(BackupError::Io { path: PathBuf::new(), source }));
+    if let Err(source) = thread::Builder::new().name(BACKUP.to_owned()).spawn(work) {
+        shared.backups.end(&Err(BackupError::Io { path: PathBuf::new(), source }));
     }
-    accepted
+    (StatusCode::ACCEPTED, Json(begun)).into_response()
 }
 
 /// Removes what a killed server has left. The directory is for the backups of one server.

@@ -59,8 +59,8 @@ pub enum BackupError {
     /// The copy cannot be rewritten.
     #[error("rewrite the copy: {0}")]
     Vacuum(#[from] VacuumError),
-    /// The copy is damaged, and so is the database.
-    #[error("the copy is damaged, and so is the database: {0}")]
+    /// SQLite's check of the copy failed.
+    #[error("the copy is damaged, and perhaps the database: {0}")]
     Damaged(String),
     /// It was stopped.
     #[error("it was stopped")]
