@@ -54,6 +54,8 @@ pub use spending::{
     DELETED_OWNER, DELETED_SESSION, USAGE_REMOVED_MAX, UsageBy, UsageFuture, UsagePage, UsageQuery, UsageStep, UsageSum,
 };
 pub use stats::CommitStats;
+#[doc(hidden)]
+pub use stats::{READS_WAITED_TOTAL, TIMELINE_CHANGES_TOTAL};
 pub use traces::Traces;
 pub use unstored::{UNSTORED_BYTES_MAX, WithUnstored, has_room};
 pub use walk::SubtreeQuery;
@@ -61,14 +63,6 @@ pub use walk::SubtreeQuery;
 use reseed_core::usage_row::UsageRow;
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp, event::Event};
 use std::{future::Future, pin::Pin, sync::Arc};
-
-/// The metric that counts reads of PostgreSQL that waited for a connection.
-#[doc(hidden)]
-pub const READS_WAITED_TOTAL: &str = "reseed_store_reads_waited_total";
-
-/// The metric that counts failovers of PostgreSQL, and restored backups.
-#[doc(hidden)]
-pub const TIMELINE_CHANGES_TOTAL: &str = "reseed_store_timeline_changes_total";
 
 /// A future returned by a store.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

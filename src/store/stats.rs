@@ -1,6 +1,14 @@
-//! What a store reports about its commits.
+//! What a store reports about itself.
 
 use std::time::Duration;
+
+/// The metric that counts reads of PostgreSQL that waited for a connection.
+#[doc(hidden)]
+pub const READS_WAITED_TOTAL: &str = "reseed_store_reads_waited_total";
+
+/// The metric that counts failovers of PostgreSQL, and restored backups.
+#[doc(hidden)]
+pub const TIMELINE_CHANGES_TOTAL: &str = "reseed_store_timeline_changes_total";
 
 /// Counters of the writer since the store was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,30 +1,28 @@
 //! Backups over HTTP: `POST /api/backup` starts one, and `GET` reports the newest.
 
+use super::levers::Lever;
 use crate::{
     config::Database,
     server::{
-        answers::{NoParameters, Parameters, problem},
+        answers::{NoParameters, Parameters},
         app::App,
-        audit::{ASKED, Act, chain::Line},
+        audit::{ASKED, chain::Line},
         auth::Operator,
         sessions::now,
     },
     store::sqlite::{BackupError, BackupProgress, backup},
 };
 use axum::{
-    Extension, Json,
-    extract::{ConnectInfo, State},
-    http::{HeaderMap, StatusCode},
+    Json,
+    extract::State,
+    http::StatusCode,
     response::{IntoResponse as _, Response},
 };
-use reseed_protocol::{
-    ErrorBody, ErrorCode, Timestamp,
-    ids::{COMMAND_ID_CHARS_MIN, check_id},
-};
+use reseed_protocol::{ErrorBody, ErrorCode, Timestamp};
 use serde::Serialize;
+use serde_json::json;
 use std::{
     fs, io,
-    net::SocketAddr,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
@@ -54,9 +52,6 @@ struct Newest {
     bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
-    /// The Idempotency-Key of its request.
-    #[serde(skip)]
-    key: Option<String>,
 }
 
 const RUNNING: &str = "running";
@@ -88,27 +83,22 @@ impl Backups {
         }
     }
 
-    /// Records that a backup begins; returns its state and its file. Returns the state alone if the same request has
-    /// begun it before.
+    /// Records that a backup begins; returns its state and its file.
     ///
     /// # Errors
     /// `overloaded`: another one is running.
-    fn begin(&self, directory: &Path, key: Option<String>) -> Result<(Newest, Option<PathBuf>), ErrorBody> {
+    fn begin(&self, directory: &Path) -> Result<(Newest, PathBuf), ErrorBody> {
         let mut newest = self.newest();
-        match &*newest {
-            Some(same) if key.is_some() && same.key == key => return Ok((same.clone(), None)),
-            Some(other) if other.state == RUNNING => {
-                let message = format!("a backup is running: `{}`", other.file);
-                return Err(ErrorBody::new(ErrorCode::Overloaded, message));
-            }
-            _ => {}
+        if let Some(other) = newest.as_ref().filter(|other| other.state == RUNNING) {
+            let message = format!("a backup is running: `{}`", other.file);
+            return Err(ErrorBody::new(ErrorCode::Overloaded, message));
         }
         let started_at = now();
         let file = directory.join(format!("reseed-{}.db", started_at.to_string().replace(':', "")));
         let (state, shown) = (RUNNING, file.display().to_string());
-        let begun = Newest { state, file: shown, started_at, key, ..Newest::default() };
+        let begun = Newest { state, file: shown, started_at, ..Newest::default() };
         *newest = Some(begun.clone());
-        Ok((begun, Some(file)))
+        Ok((begun, file))
     }
 
     fn progress(&self, BackupProgress { pages, pages_done }: BackupProgress) {
@@ -135,70 +125,51 @@ pub(in crate::server) async fn newest(
 ) -> Response {
     match &*app.backups.newest() {
         Some(newest) => Json(newest).into_response(),
-        None => Json(serde_json::json!({ "state": "none" })).into_response(),
+        None => Json(json!({ "state": "none" })).into_response(),
     }
 }
 
 /// Starts a backup.
-pub(in crate::server) async fn start(
-    lever: Lever,
-    State(app): State<Arc<App>>,
-    peer: Option<Extension<ConnectInfo<SocketAddr>>>,
-    headers: HeaderMap,
-) -> Response {
-    let operator = match lever.operator() {
-        Ok(operator) => operator.clone(),
-        Err(error) => return problem(StatusCode::FORBIDDEN, error),
+pub(super) async fn start(lever: Lever, State(app): State<Arc<App>>) -> Response {
+    let puller = lever.clone();
+    lever
+        .once(&app.clone(), BACKUP, String::new(), async move {
+            let refused = |why| ErrorBody::new(ErrorCode::Forbidden, why);
+            let (path, directory) = app.backups.paths().map_err(refused)?;
+            let (path, directory) = (path.to_owned(), directory.to_owned());
+            puller.record(&app, BACKUP, (None, None), ASKED).await?;
+            let (begun, file) = match app.backups.begin(&directory) {
+                Ok(begun) => begun,
+                Err(error) => {
+                    puller.record(&app, BACKUP, (None, None), error.code.as_str()).await?;
+                    return Err(error);
+                }
+            };
+            let ended = app.clone();
+            let work = move || write(&app, puller.operator.name, &path, directory, &file);
+            // A thread of its own, which does not keep the server from stopping.
+            if let Err(source) = thread::Builder::new().name(BACKUP.to_owned()).spawn(work) {
+                ended.backups.end(&Err(BackupError::Io { path: PathBuf::new(), source }));
+            }
+            Ok((StatusCode::ACCEPTED, json!(begun)))
+        })
+        .await
+}
+
+/// Writes a backup, and records how it ended.
+fn write(app: &App, who: String, path: &Path, directory: PathBuf, file: &Path) {
+    let went_on = |progress| {
+        app.backups.progress(progress);
+        !app.stopping.is_draining()
     };
-    let (path, directory) = match app.backups.paths() {
-        Ok(paths) => paths,
-        Err(why) => return problem(StatusCode::FORBIDDEN, ErrorBody::new(ErrorCode::Forbidden, why)),
-    };
-    let key = headers.get("idempotency-key").map(|key| key.to_str().unwrap_or("").to_owned());
-    if key.as_ref().is_some_and(|key| key.len() < COMMAND_ID_CHARS_MIN || check_id(key).is_err()) {
-        let message = "Idempotency-Key must have 16 to 64 characters of A-Z a-z 0-9 . _ : -";
-        return problem(StatusCode::BAD_REQUEST, ErrorBody::new(ErrorCode::InvalidField, message));
+    let removed = remove_partial(&directory).map_err(|source| BackupError::Io { path: directory, source });
+    let made = removed.and_then(|()| backup(path, file, went_on));
+    if let Err(error) = &made {
+        tracing::error!(%error, "back up the database");
     }
-    let (path, directory) = (path.to_owned(), directory.to_owned());
-    let address = peer.map(|peer| peer.0.0.ip());
-    let act = Act { who: &operator.name, what: BACKUP, session: None, user: None, address, outcome: ASKED };
-    if let Err(error) = app.admission.audit.act(act).await {
-        return problem(StatusCode::SERVICE_UNAVAILABLE, error);
-    }
-    // Nothing waits from here on, so a client that goes away leaves no backup that never runs.
-    let ended = |app: &App, who, outcome: &str| {
-        app.admission.audit.note(BACKUP, Line { who, outcome: outcome.to_owned(), ..Line::default() });
-    };
-    let (begun, file) = match app.backups.begin(&directory, key) {
-        Ok((begun, Some(file))) => (begun, file),
-        Ok((begun, None)) => {
-            ended(&app, operator.name, "begun before");
-            return (StatusCode::ACCEPTED, Json(begun)).into_response();
-        }
-        Err(error) => {
-            ended(&app, operator.name, error.code.as_str());
-            return problem(StatusCode::CONFLICT, error);
-        }
-    };
-    let (shared, who) = (app.clone(), operator.name);
-    let work = move || {
-        let went_on = |progress| {
-            app.backups.progress(progress);
-            !app.stopping.is_draining()
-        };
-        let removed = remove_partial(&directory).map_err(|source| BackupError::Io { path: directory, source });
-        let made = removed.and_then(|()| backup(&path, &file, went_on));
-        if let Err(error) = &made {
-            tracing::error!(%error, "back up the database");
-        }
-        ended(&app, who, if made.is_ok() { "done" } else { "failed" });
-        app.backups.end(&made);
-    };
-    // A thread of its own, which does not keep the server from stopping.
-    if let Err(source) = thread::Builder::new().name(BACKUP.to_owned()).spawn(work) {
-        shared.backups.end(&Err(BackupError::Io { path: PathBuf::new(), source }));
-    }
-    (StatusCode::ACCEPTED, Json(begun)).into_response()
+    let outcome = if made.is_ok() { "done" } else { "failed" };
+    app.admission.audit.note(BACKUP, Line { who, outcome: outcome.to_owned(), ..Line::default() });
+    app.backups.end(&made);
 }
 
 /// Removes what a killed server has left. The directory is for the backups of one server.

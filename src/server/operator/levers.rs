@@ -43,7 +43,7 @@ type Outcome = Result<(StatusCode, Value), ErrorBody>;
 /// An operator's request to change something.
 #[derive(Debug, Clone)]
 pub(super) struct Lever {
-    operator: Operator,
+    pub(super) operator: Operator,
     address: Option<IpAddr>,
     /// The id of the command, from the `Idempotency-Key`.
     command: Option<CommandId>,
@@ -75,14 +75,14 @@ impl FromRequestParts<Arc<App>> for Lever {
 impl Lever {
     /// Does some work, once for the key of the request. It continues if the sender leaves. `content` distinguishes
     /// requests.
-    async fn once(
+    pub(super) async fn once(
         self,
         app: &App,
         what: &'static str,
         content: String,
         work: impl Future<Output = Outcome> + Send + 'static,
     ) -> Response {
-        if let Err(error) = self.operator() {
+        if let Err(error) = self.check() {
             let recorded = self.record(app, what, (None, None), error.code.as_str()).await;
             return problem(StatusCode::FORBIDDEN, recorded.err().unwrap_or(error));
         }
@@ -111,9 +111,9 @@ impl Lever {
         }
     }
 
-    /// Returns the operator. Refuses one who only reads. Without credentials, everyone on this machine is an operator, and so is
-    /// every page that a browser here shows; only the server's own page may pull levers then.
-    pub(super) fn operator(&self) -> Result<&Operator, ErrorBody> {
+    /// Refuses operators who only read. Without credentials, everyone on this machine is an operator, and so is every
+    /// page that a browser here shows; only the server's own page may pull levers then.
+    fn check(&self) -> Result<(), ErrorBody> {
         let refused = |why| Err(ErrorBody::new(ErrorCode::Forbidden, why));
         if !self.operator.writes {
             return refused(
@@ -123,7 +123,7 @@ impl Lever {
         if self.operator.name.is_empty() && self.is_foreign {
             return refused("pages of other origins need an operator's token with the scope `operator.write`");
         }
-        Ok(&self.operator)
+        Ok(())
     }
 
     /// Records an act before it happens and after it.
@@ -143,7 +143,8 @@ impl Lever {
         done
     }
 
-    async fn record(
+    /// Records one line about an act.
+    pub(super) async fn record(
         &self,
         app: &App,
         what: &'static str,
