@@ -77,7 +77,7 @@ async fn a_newer_database_and_a_missing_one_are_refused() {
     assert!(matches!(copied, Err(OpenError::Schema(SchemaError::Newer { found: 11, .. }))), "{copied:?}");
     sql(&address, "INSERT INTO reseed.schema_step (step) VALUES (11)").await;
     let error = refusal(&settings(&address)).await;
-    assert!(matches!(error, OpenError::Schema(SchemaError::Newer { found: 11, .. })), "{error}");
+    assert!(matches!(error, OpenError::Schema(SchemaError::Newer { found: 12, .. })), "{error}");
     let empty = Postgres { schema: "nothing".to_owned(), ..settings(&address) };
     let error = PostgresStore::open_read_only(&empty).await.err().unwrap();
     assert!(matches!(error, OpenError::Schema(SchemaError::Missing { .. })), "{error}");
