@@ -113,9 +113,8 @@ async fn compactions_of_every_outcome_are_counted_listed_and_logged() {
         assert!(expected.map_or(value > 0.0, |expected| (value - expected).abs() < 0.5), "{name} is {value}");
     }
 
-    let requests =
-        http::get(&server.address, &format!("/api/sessions/{}/requests", opened["sessionId"].as_str().unwrap()));
-    let requests = requests.await.json();
+    let path = format!("/api/sessions/{}/requests", opened["sessionId"].as_str().unwrap());
+    let requests = http::get(&server.address, &path).await.json();
     let mut made = requests["items"].as_array().unwrap().iter().filter(|item| item["type"] == "compaction");
     let failed =
         json!([{ "rung": "model_summary", "reason": "empty" }, { "rung": "model_summary", "reason": "empty" }]);
