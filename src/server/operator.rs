@@ -143,7 +143,8 @@ pub(super) async fn sessions(
         })
         .collect();
     let open = app.registry.open_count();
-    let me = serde_json::json!({ "name": &*operator.name, "readsContent": operator.reads_content });
+    let Operator { name, reads_content, writes } = &operator;
+    let me = serde_json::json!({ "name": name, "readsContent": reads_content, "writes": writes });
     let mut body = serde_json::json!({ "items": items, "openSessions": open, "operator": me });
     if let Some(cursor) = page.next_cursor {
         body["nextCursor"] = cursor.into();

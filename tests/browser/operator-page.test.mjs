@@ -10,6 +10,7 @@ import { Server } from "./server.mjs";
 const FIRST_LOAD_BYTES_MAX = 20_000;
 
 const OPERATOR = "an-operators-secret-1";
+const READER = "a-readers-secret-001";
 const USER = "a-users-secret-00001";
 const TOKENS = { OPERATOR_TOKENS: `op:${OPERATOR}`, AUTH_TOKENS: `ann:${USER}` };
 
@@ -141,6 +142,78 @@ onPage("only an operator gets in, names and texts need content access, and the t
   assert.ok(!kept.includes(OPERATOR));
   await page.reload();
   await page.waitForSelector("#token");
+});
+
+/** Opens a lever, and pulls it; returns what it answered. */
+async function pull(page, label, typed) {
+  await page.click(`.levers button:text-is("${label}")`);
+  if (typed !== undefined) await page.fill("dialog input", typed);
+  await page.click("dialog [type=submit]");
+  await page.waitForSelector("dialog .done, dialog .wrong");
+  const said = await page.innerText("dialog .result");
+  await page.keyboard.press("Escape");
+  await page.waitForSelector("dialog", { state: "detached" });
+  return said;
+}
+
+onPage("levers: compact, undo, preview, cancel, close and delete a session that a chat page shows", { expected: REFUSED }, async ({ page, url }) => {
+  const other = await chat(url, ["Write 700 words", "Write 800 words", "Write 900 words", "Count to 3"]);
+  await page.waitForSelector(".rows .row");
+  await page.click(".rows a");
+  await page.waitForSelector("[aria-label='Context window'] tfoot");
+  const { sessionId } = (await ask(url, "api/sessions")).items[0];
+  const tokens = async () => (await ask(url, `api/sessions/${sessionId}/context`)).tokenCount;
+  const before = await tokens();
+  assert.match(await pull(page, "Preview…"), /Done\.[\s\S]*tokens after\s*[\d,]+/);
+  assert.equal(await tokens(), before);
+  assert.match(await pull(page, "Compact…", "the numbers"), /Done\.[\s\S]*job id/);
+  await page.waitForSelector("[aria-label=Compactions] .steps > li:has-text('Why: asked for')");
+  await other.waitForSelector("#log .compaction");
+  assert.ok((await tokens()) < before);
+  assert.match(await pull(page, "Undo…"), /^Done\./);
+  assert.equal(await tokens(), before);
+  assert.match(await pull(page, "Undo…"), /nothing_to_undo|nothing|no compaction/i);
+  assert.match(await pull(page, "Close…"), /Done\.[\s\S]*sockets\s*1/);
+  // The client opens it again by itself.
+  await say(other, "Count to 4");
+  await settled(other, 5);
+  assert.match(await pull(page, "Delete…", sessionId.slice(0, 4)), /^Done\./);
+  await page.waitForSelector(":text('There are no sessions yet.')");
+  assert.deepEqual((await ask(url, "api/sessions")).items, []);
+  assert.equal((await ask(url, "api/usage?by=total")).items[0].requests >= 5, true);
+  await other.close();
+});
+
+onPage("a user: closed, and deleted with a proof; an operator who only reads pulls no lever", { settings: { ...TOKENS, OPERATOR_TOKENS: `op/write:${OPERATOR},reader:${READER}` }, expected: REFUSED }, async ({ page, url }) => {
+  const other = await chat(url, ["My cat is called Miso."], USER);
+  await page.fill("#token", READER);
+  await page.keyboard.press("Enter");
+  await page.waitForSelector(".rows .row:has-text('ann')");
+  await page.goto(`${url}operator#user=ann`);
+  await page.reload();
+  await page.fill("#token", READER);
+  await page.keyboard.press("Enter");
+  await page.waitForSelector(".levers button:has-text('Delete all…'):disabled");
+  assert.match(await page.innerText(".view-head"), /operator\.write/);
+  await page.reload();
+  await page.fill("#token", OPERATOR);
+  await page.keyboard.press("Enter");
+  await page.waitForSelector(".tile:has-text('Connections') dd:text-is('1')");
+  assert.match(await pull(page, "Close…"), /Done\.[\s\S]*sockets\s*1/);
+  await other.close();
+  assert.match(await pull(page, "Delete all…", "ann"), /sessions\s*1[\s\S]*usage rows\s*\d[\s\S]*search, found\s*0/);
+  assert.deepEqual((await ask(url, "api/sessions", OPERATOR)).items, []);
+});
+
+onPage("a backup is made with progress, and the server drains", { settings: { BACKUP_DIR: "." }, expected: /status of (401|403|404|503)|ERR_CONNECTION_REFUSED/ }, async ({ page, server }) => {
+  await page.waitForSelector(":text('There are no sessions yet.')");
+  await page.evaluate(() => (location.hash = "#servers"));
+  await page.waitForSelector(":text('This server accepts sessions.')");
+  assert.match(await pull(page, "Back up now…"), /^Done\./);
+  await page.waitForSelector("[aria-label=Backup] :text('Done: ')");
+  assert.match(await pull(page, "Drain this server…"), /Done\.[\s\S]*draining/);
+  await page.waitForSelector("#live:has-text('does not answer')");
+  await server.end();
 });
 
 onPage("the page arrives in a few small, cached files, under the rules it was tested under", { expected: REFUSED }, async ({ page, url }) => {
