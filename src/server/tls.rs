@@ -52,7 +52,7 @@ pub(crate) enum Error {
     #[error("{variable} names a file that {why}")]
     File { variable: &'static str, why: String },
     /// The key and the certificate do not belong together, or TLS cannot be set up with them.
-    #[error("TLS_CERT_FILE and TLS_KEY_FILE cannot be used together: {0}")]
+    #[error("TLS_CERT_FILE and TLS_KEY_FILE cannot be used together")]
     Pair(#[from] rustls::Error),
 }
 
