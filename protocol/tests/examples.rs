@@ -127,7 +127,9 @@ fn through_the_types(v2: bool, command: bool, frame: &Value) -> Result<Value, St
     let text = frame.to_string();
     if command && v2 {
         let received = frame::parse_v2(&text).map_err(|refused| refused.error.message)?;
-        return Ok(parsed(&frame::encode_command(&received.id, received.session.as_ref(), &received.command)));
+        let mut sent = parsed(&frame::encode_command(&received.id, received.session.as_ref(), &received.command));
+        received.traceparent.into_iter().for_each(|traceparent| sent["traceparent"] = traceparent.into());
+        return Ok(sent);
     }
     if command {
         let (id, command) = frame::parse_v1(&text).map_err(|refused| refused.error.message)?;

@@ -8,9 +8,10 @@ import type { Reply } from "./replies.js";
 
 /**
  * Client to server. The client chooses the `id`, which does not begin with `s_`; that of a writing command has 16 to 64
- * characters. `sessionId` names the session that the command is about: see `Addresses`.
+ * characters. `sessionId` names the session that the command is about: see `Addresses`. `traceparent` is the W3C trace
+ * context that it belongs to.
  */
-export type CommandFrame = { id: string; sessionId?: string } & Command;
+export type CommandFrame = { id: string; sessionId?: string; traceparent?: string } & Command;
 
 /** The one answer to a command. `re` is the command's `id`; an `error` without it is about the connection. */
 export type ReplyFrame =

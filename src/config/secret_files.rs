@@ -106,7 +106,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let good = |variable: &str| match variable {
             "OPENAI_API_KEY" | "ANTHROPIC_API_KEY" => "key-with-16-characters",
-            "OPENAI_BASE_URL" | "ANTHROPIC_BASE_URL" => "https://models.example/v1",
+            "OPENAI_BASE_URL" | "ANTHROPIC_BASE_URL" | "OTEL_EXPORTER_OTLP_ENDPOINT" => "https://models.example/v1",
             "DATABASE_URL" => "sqlite:///var/lib/reseed.db",
             "NODE_TOKEN" | "SEAL_KEY" => "a-secret-of-the-servers-with-40-characters",
             _ => "ann:a-token-of-16-chars",

@@ -215,38 +215,25 @@ pub(crate) fn model_tokens(label: &'static str, model: &'static str, usage: &Rep
     }
 }
 
-/// A request to a model that has ended, for the metrics of the GenAI conventions.
-#[derive(Debug)]
-pub(crate) struct Inference {
-    /// The provider's name.
-    pub(crate) provider: &'static str,
-    /// The model's label.
-    pub(crate) model: &'static str,
-    /// The error code; empty if it was answered.
-    pub(crate) error: &'static str,
-    /// The time since it was sent.
-    pub(crate) lasted: Duration,
-    /// The time until the first piece of its answer, if there was one.
-    pub(crate) first_chunk: Option<Duration>,
-    /// The tokens that the model server reported.
-    pub(crate) tokens: Option<UsageTokens>,
-}
-
-impl Inference {
-    /// Records it.
-    pub(crate) fn record(&self) {
-        let of = ["chat", self.provider, self.model];
-        INFERENCE_DURATION.record([of[0], of[1], of[2], self.error], self.lasted);
-        self.first_chunk.iter().for_each(|first| INFERENCE_FIRST_CHUNK.record(of, *first));
-        let Some(tokens) = self.tokens else { return };
-        INFERENCE_INPUT_TOKENS.record(of, tokens.input as f64);
-        INFERENCE_OUTPUT_TOKENS.record(of, tokens.output as f64);
-        INFERENCE_INPUT_TOKENS_TOTAL.add(of, tokens.input);
-        INFERENCE_OUTPUT_TOKENS_TOTAL.add(of, tokens.output);
-        INFERENCE_CACHE_READ_TOKENS_TOTAL.add(of, tokens.cached);
-        INFERENCE_CACHE_WRITE_TOKENS_TOTAL.add(of, tokens.cache_write);
-        INFERENCE_REASONING_TOKENS_TOTAL.add(of, tokens.reasoning);
-    }
+/// Records the end of a request to this provider and model, for the metrics of the GenAI conventions. `error` is its
+/// error code, or empty.
+pub(crate) fn inference_ended(
+    [provider, model, error]: [&'static str; 3],
+    lasted: Duration,
+    first_chunk: Option<Duration>,
+    usage: Option<&ReportedUsage>,
+) {
+    let of = ["chat", provider, model];
+    INFERENCE_DURATION.record(["chat", provider, model, error], lasted);
+    first_chunk.into_iter().for_each(|first| INFERENCE_FIRST_CHUNK.record(of, first));
+    let Some(tokens) = usage.map(UsageTokens::of) else { return };
+    INFERENCE_INPUT_TOKENS.record(of, tokens.input as f64);
+    INFERENCE_OUTPUT_TOKENS.record(of, tokens.output as f64);
+    INFERENCE_INPUT_TOKENS_TOTAL.add(of, tokens.input);
+    INFERENCE_OUTPUT_TOKENS_TOTAL.add(of, tokens.output);
+    INFERENCE_CACHE_READ_TOKENS_TOTAL.add(of, tokens.cached);
+    INFERENCE_CACHE_WRITE_TOKENS_TOTAL.add(of, tokens.cache_write);
+    INFERENCE_REASONING_TOKENS_TOTAL.add(of, tokens.reasoning);
 }
 
 /// Records the cost of an answer in billionths of a US dollar, or that it is unknown.

@@ -38,9 +38,8 @@ pub(super) fn record_all() {
     let usage = ReportedUsage { input_tokens: 9, output_tokens: 3, reasoning_tokens: Some(1), ..Default::default() };
     model_request_finished("turn", Outcome::Ok);
     model_tokens("turn", OTHER, &usage);
-    let tokens = Some(UsageTokens::of(&usage));
     let (lasted, first_chunk) = (Duration::from_secs(2), Some(Duration::from_millis(300)));
-    Inference { provider: "openai", model: OTHER, error: "", lasted, first_chunk, tokens }.record();
+    inference_ended(["openai", OTHER, ""], lasted, first_chunk, Some(&usage));
     TRACE_SPANS_TOTAL.add(["sent"], 1);
     model_request_finished("summary", Outcome::Cancelled);
     model_answer_paid("turn", OTHER, Some(1_500));
@@ -125,7 +124,7 @@ fn every_metric_is_declared_described_and_recorded_and_none_is_a_summary() {
     };
     let declared: BTreeSet<String> = DECLARED.iter().map(|row| row.name.to_owned()).collect();
     assert_eq!(declared.len(), DECLARED.len(), "a name is declared twice");
-    assert!(declared.iter().all(|name| name.starts_with("reseed_")));
+    assert!(declared.iter().all(|name| name.starts_with("reseed_") || name.starts_with("gen_ai_client_")));
     assert_eq!(named("# HELP "), declared);
     assert_eq!(named("# TYPE "), declared);
     assert!(!text.lines().any(|line| line.starts_with("# TYPE") && line.ends_with(" summary")), "{text}");

@@ -102,7 +102,7 @@ impl Inference {
             ];
             all.into_iter().flatten().chain(usage.iter().flat_map(usage_of)).collect()
         });
-        self.left(model, error, usage.as_ref().map(UsageTokens::of));
+        self.left(model, error, usage.as_ref());
     }
 
     /// Records that it ended without an outcome.
@@ -110,13 +110,12 @@ impl Inference {
         self.left(model, "cancelled", None);
     }
 
-    fn left(self, model: &'static str, error: &'static str, tokens: Option<UsageTokens>) {
-        let (lasted, first_chunk) = (self.began.elapsed(), self.first_chunk);
+    fn left(self, model: &'static str, error: &'static str, usage: Option<&ReportedUsage>) {
+        metrics::inference_ended([self.provider, model, error], self.began.elapsed(), self.first_chunk, usage);
         match error {
             "" => self.span.end(),
             error => self.span.fail(error),
         }
-        metrics::Inference { provider: self.provider, model, error, lasted, first_chunk, tokens }.record();
     }
 }
 

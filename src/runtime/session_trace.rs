@@ -3,7 +3,7 @@
 //! | span | parent |
 //! | --- | --- |
 //! | turn | the command whose input it answers; further ones are linked |
-//! | compaction | the turn that waits for it, or its command; one in the background has none, and is linked to the turn |
+//! | compaction | the turn that waits for it, or its command; in the background none, but a link to the turn |
 //! | others | the compaction for its hooks and requests; otherwise the turn, or the command that is executed |
 //!
 //! If no spans are made, nothing is kept.

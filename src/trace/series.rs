@@ -16,30 +16,11 @@ use opentelemetry_proto::{
 };
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The metrics of the GenAI conventions: the names here and there, and their units.
-const GEN_AI: [(&str, &str, &str); 9] = [
-    ("gen_ai_client_inference_duration_seconds", "gen_ai.client.inference.duration", "s"),
-    ("gen_ai_client_inference_time_to_first_chunk_seconds", "gen_ai.client.inference.time_to_first_chunk", "s"),
-    ("gen_ai_client_inference_operation_input_tokens", "gen_ai.client.inference.operation.input_tokens", "{token}"),
-    ("gen_ai_client_inference_operation_output_tokens", "gen_ai.client.inference.operation.output_tokens", "{token}"),
-    ("gen_ai_client_inference_usage_input_tokens_total", "gen_ai.client.inference.usage.input_tokens", "{token}"),
-    ("gen_ai_client_inference_usage_output_tokens_total", "gen_ai.client.inference.usage.output_tokens", "{token}"),
-    (
-        "gen_ai_client_inference_usage_cache_read_input_tokens_total",
-        "gen_ai.client.inference.usage.cache_read.input_tokens",
-        "{token}",
-    ),
-    (
-        "gen_ai_client_inference_usage_cache_write_input_tokens_total",
-        "gen_ai.client.inference.usage.cache_write.input_tokens",
-        "{token}",
-    ),
-    (
-        "gen_ai_client_inference_usage_reasoning_output_tokens_total",
-        "gen_ai.client.inference.usage.reasoning.output_tokens",
-        "{token}",
-    ),
-];
+/// What the names of all metrics of the GenAI conventions begin with, and how the conventions write that.
+const GEN_AI: (&str, &str) = ("gen_ai_client_inference_", "gen_ai.client.inference.");
+
+/// The words in these names after which the conventions write a dot.
+const DOTTED: [&str; 5] = ["usage", "operation", "cache_read", "cache_write", "reasoning"];
 
 /// Returns the request that sends these metrics, which have counted since `began`.
 pub(super) fn request(
@@ -111,16 +92,22 @@ fn metrics(text: &str, start_time_unix_nano: u64, time_unix_nano: u64) -> Vec<Me
 
 /// Returns a metric without points.
 fn begun(name: &str, kind: &str, description: String) -> Metric {
-    let known = GEN_AI.iter().find(|(ours, ..)| *ours == name).map(|(_, theirs, unit)| (*theirs, *unit));
-    let (name, unit) = known.unwrap_or((name, ""));
+    let (name, unit) = match name.strip_prefix(GEN_AI.0) {
+        None => (name.to_owned(), ""),
+        Some(rest) => {
+            let unit = if rest.ends_with("_seconds") { "s" } else { "{token}" };
+            let rest = rest.trim_end_matches("_seconds").trim_end_matches("_total");
+            let dotted = |name: String, word: &&str| name.replace(&format!("{word}_"), &format!("{word}."));
+            (DOTTED.iter().fold(format!("{}{rest}", GEN_AI.1), dotted), unit)
+        }
+    };
     let aggregation_temporality = AggregationTemporality::Cumulative.into();
     let data = match kind {
         "counter" => Data::Sum(Sum { data_points: Vec::new(), aggregation_temporality, is_monotonic: true }),
         "histogram" => Data::Histogram(Histogram { data_points: Vec::new(), aggregation_temporality }),
         _ => Data::Gauge(Gauge::default()),
     };
-    let (name, unit) = (name.to_owned(), unit.to_owned());
-    Metric { name, description, unit, data: Some(data), ..Metric::default() }
+    Metric { name, description, unit: unit.to_owned(), data: Some(data), ..Metric::default() }
 }
 
 fn float(text: &str) -> f64 {
@@ -141,7 +128,8 @@ fn attributes(mut labels: &str, are_dotted: bool) -> (Vec<KeyValue>, Option<Stri
             is_end
         });
         let (value, rest) = rest.split_at(end.unwrap_or(rest.len()));
-        let value = value.replace("\\\"", "\"").replace("\\n", "\n").replace("\\\\", "\\");
+        let plain = |part: &str| part.replace("\\\"", "\"").replace("\\n", "\n");
+        let value = value.split("\\\\").map(plain).collect::<Vec<_>>().join("\\");
         labels = rest.trim_start_matches(['"', ',']);
         let name = match name.strip_prefix("gen_ai_").filter(|_| are_dotted) {
             Some(rest) => format!("gen_ai.{}", rest.replace('_', ".")),

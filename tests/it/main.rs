@@ -66,6 +66,8 @@ mod tidy;
 mod tls;
 mod tool_list;
 mod tools;
+#[cfg(feature = "otel")]
+mod traces;
 mod tree;
 mod turns;
 mod unstored;

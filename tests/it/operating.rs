@@ -93,11 +93,12 @@ async fn metrics_count_what_happened() {
     let after = samples(&server.address).await;
 
     for name in after.keys() {
-        assert!(name.starts_with("reseed_"), "{name}");
+        assert!(name.starts_with("reseed_") || name.starts_with("gen_ai_client_"), "{name}");
     }
     let told = http::get(&server.address, "/metrics").await.body;
     for line in told.lines().filter(|line| line.starts_with('#')) {
-        assert!(line.starts_with("# HELP reseed_") || line.starts_with("# TYPE reseed_"), "{line}");
+        let is_ours = ["# HELP reseed_", "# TYPE reseed_", "# HELP gen_ai_client_", "# TYPE gen_ai_client_"];
+        assert!(is_ours.iter().any(|ours| line.starts_with(ours)), "{line}");
     }
     // The exact growth of each sample; `None` if only its presence is checked.
     let table: [(&str, Option<f64>); 22] = [

@@ -25,18 +25,22 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("config", &["core", "store"]),
     ("clock", &[]),
     ("metrics", &["core"]),
+    ("trace", &["config", "metrics"]),
     ("telemetry", &["config"]),
     ("provider", LEAVES),
     ("hooks", LEAVES),
-    ("tools", &["core", "config", "clock", "metrics", "store"]),
+    ("tools", &["core", "config", "clock", "metrics", "trace", "store"]),
     ("shares", &["core", "config", "clock", "metrics", "store"]),
-    ("runtime", &["core", "config", "clock", "metrics", "provider", "store", "hooks", "tools", "shares"]),
-    ("server", &["core", "config", "clock", "metrics", "provider", "store", "hooks", "tools", "shares", "runtime"]),
+    ("runtime", &["core", "config", "clock", "metrics", "trace", "provider", "store", "hooks", "tools", "shares"]),
+    (
+        "server",
+        &["core", "config", "clock", "metrics", "trace", "provider", "store", "hooks", "tools", "shares", "runtime"],
+    ),
     (
         "service",
         &[
-            "core", "pi", "config", "clock", "metrics", "provider", "store", "hooks", "tools", "shares", "runtime",
-            "server",
+            "core", "pi", "config", "clock", "metrics", "trace", "provider", "store", "hooks", "tools", "shares",
+            "runtime", "server",
         ],
     ),
     ("replay", &["core", "pi", "config", "provider", "store", "tools", "runtime"]),
@@ -63,7 +67,7 @@ const ROOMS: &[(&str, &[&str])] = &[
 ];
 
 /// Imports allowed to the rooms between core and runtime.
-const LEAVES: &[&str] = &["core", "config", "clock", "metrics"];
+const LEAVES: &[&str] = &["core", "config", "clock", "metrics", "trace"];
 
 /// Paths of the standard library that the pure crates never use: files, the network, the process, threads, clocks. They
 /// cannot use other crates without naming them in their Cargo.toml.

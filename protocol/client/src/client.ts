@@ -60,6 +60,8 @@ export interface ConnectOptions {
    * of npm's `ws`.
    */
   readonly WebSocket?: SocketConstructor;
+  /** Returns the W3C trace context of the caller. Called for each command, which carries it. */
+  readonly traceparent?: () => string | undefined;
   /** Maximum commands that may wait for a reply; absent: 256. */
   readonly outboxMax?: number;
   /** Maximum total bytes of these commands; absent: 16 MiB. */
@@ -103,6 +105,7 @@ export class Client {
       environment: this.#environment,
       client: options.client,
       clientId,
+      traceparent: options.traceparent,
       credentials: () => credentials(options),
       renews: options.ticket !== undefined || typeof options.token === "function",
       outboxMax: options.outboxMax ?? OUTBOX_MAX,

@@ -92,6 +92,8 @@ export interface ConnectionOptions {
   readonly client: Software | undefined;
   /** The tab's identity. */
   readonly clientId: () => Promise<string>;
+  /** Returns the trace context of a command. */
+  readonly traceparent: (() => string | undefined) | undefined;
   /** Returns credentials for one attempt. */
   readonly credentials: () => Promise<Credentials>;
   /** True if a new request for credentials may return different ones. */
@@ -218,7 +220,9 @@ export class Connection {
   ): Promise<ReplyPayload<T>> {
     const { session, id = newId() } = to;
     const sessionId = session === undefined ? {} : { sessionId: session };
-    const frame = frameText({ id, ...sessionId, type, payload: payload ?? {} });
+    // A field without a value is left out.
+    const traceparent = this.#options.traceparent?.();
+    const frame = frameText({ id, ...sessionId, traceparent, type, payload: payload ?? {} });
     if (this.#status.phase === "stopped") return Promise.reject(this.#status.error);
     const tooLarge = tooLargeFor(this.#bytesMax, type, frame);
     if (tooLarge) return Promise.reject(tooLarge);
