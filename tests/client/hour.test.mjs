@@ -7,22 +7,22 @@
  */
 
 import assert from "node:assert/strict";
-import { test } from "node:test";
-import { Account } from "./hour/account.mjs";
+import { describe, test } from "node:test";
+import { setMaxListeners } from "node:events";
+import { setTimeout } from "node:timers/promises";
+import { Account, groupBy } from "./hour/account.mjs";
 import { CLASSES, Model } from "./hour/model.mjs";
 import { seeded } from "./seeded.mjs";
 import { Servers } from "./hour/servers.mjs";
 import { isLimited, ownerOf, SPEED, User } from "./hour/users.mjs";
 
 const USERS = Number(process.env.USERS ?? 20);
-const MINUTES = Number(process.env.MINUTES ?? 3);
+const MINUTES = Number(process.env.MINUTES ?? 2);
 const SEED = Number(process.env.SEED ?? Math.floor(Math.random() * 1_000_000));
 /** Simulated minutes between two faults. */
 const FAULT_MINUTES = 10;
 /** Milliseconds for which a killed server is away. */
 const AWAY_MS = 1_500;
-
-const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** Returns the budgets of the users who have one: this share of a dollar a month. */
 const budgetsOf = (owners, nano) => ({
@@ -37,9 +37,17 @@ class World {
   told = new Map();
   refusedByBudget = [];
   counts = new Map();
+  clients = [];
+  /** Aborted when the test ends, which may have failed. */
+  over = new AbortController();
 
-  constructor(seed, servers, until) {
-    Object.assign(this, { seed, servers, until });
+  constructor(seed, users, servers, until) {
+    Object.assign(this, { seed, users, servers, until });
+    setMaxListeners(0, this.over.signal);
+  }
+
+  sleep(ms) {
+    return setTimeout(Math.max(ms, 0), undefined, { signal: this.over.signal });
   }
 
   count(what) {
@@ -66,18 +74,18 @@ async function disturb({ servers, model, world, random, raise }) {
   const faults = Math.max(2, Math.round(MINUTES / FAULT_MINUTES));
   let raisedAt = Infinity;
   for (let fault = 0; fault < faults; fault += 1) {
-    await sleep(began + ((fault + 0.6 + 0.3 * random()) / (faults + 0.5)) * (world.until - began) - Date.now());
+    await world.sleep(began + ((fault + 0.6 + 0.3 * random()) / (faults + 0.5)) * (world.until - began) - Date.now());
     const node = servers.nodes[(fault + (SEED % 2)) % servers.nodes.length];
     if (fault % 2 === 0) {
       // While it receives the end of an answer, or a moment later.
       const moment = async (key) => {
         const end = new Promise((resolve) => (model.onReport = (request) => request.key === key && resolve()));
-        await Promise.race([end, sleep(2_000)]);
-        if (random() < 0.7) await sleep(random() * 10);
+        await Promise.race([end, world.sleep(2_000)]);
+        if (random() < 0.7) await world.sleep(random() * 10);
       };
       await servers.end(node, "SIGKILL", moment);
       kills.set(node.key, Date.now());
-      await sleep(AWAY_MS);
+      await world.sleep(AWAY_MS);
     } else {
       await servers.end(node, "SIGTERM");
     }
@@ -96,13 +104,11 @@ async function play({ nodes, users }) {
   const budget = 4e6 + MINUTES * 1e6;
   const model = await Model.start(SEED);
   const servers = await Servers.start({ model, owners, nodes, budgets: budgetsOf(owners, budget) });
+  const world = new World(SEED, users, servers, Date.now() + (MINUTES * 60_000) / SPEED);
   try {
-    const world = new World(SEED, servers, Date.now() + (MINUTES * 60_000) / SPEED);
     const raise = () => servers.limit(budgetsOf(owners, budget * 1.5));
     const disturbing = disturb({ servers, model, world, random: seeded(SEED), raise });
-    const users_ = owners.map((_, number) => new User(number, world));
-    const living = users_.map((user) => user.live());
-    if (process.env.DEBUG) setTimeout(() => { console.log([...world.counts]); for (const u of users_) console.log(u.owner, u.doing, u.client?.status); for (const n of servers.nodes) console.log(n.name, n.key, n.isUp, n.url) }, 30_000);
+    const living = owners.map((_, number) => new User(number, world).live());
     const [{ kills, raisedAt }] = await Promise.all([disturbing, ...living]);
     await quiet(servers);
     for (const node of servers.nodes) {
@@ -112,14 +118,14 @@ async function play({ nodes, users }) {
 
     assert.deepEqual(model.wrong, []);
     const account = new Account({ model, servers, world, kills });
-    const lost = account.reports();
-    const estimates = account.estimates();
+    account.requestsAndRows();
     await account.sums();
-    const uncounted = account.metrics();
-    const overrun = await account.budgets([{ from: 0, nano: budget }, { from: raisedAt, nano: budget * 1.5 }]);
-    tell({ world, model, account, kills, lost, estimates, uncounted, overrun, users, nodes });
-    return { world, model, account };
+    account.metrics();
+    await account.budgets([{ from: 0, nano: budget }, { from: raisedAt, nano: budget * 1.5 }]);
+    tell(account, nodes);
   } finally {
+    world.over.abort();
+    world.clients.forEach((client) => client.close());
     model.close();
     await servers.stop();
   }
@@ -136,34 +142,29 @@ async function quiet(servers) {
     const now = JSON.stringify([counts.sort(), servers.rows().length]);
     if (now === before) return;
     before = now;
-    await sleep(1_000);
+    await setTimeout(1_000);
   }
 }
 
-function tell({ world, model, account, kills, lost, estimates, uncounted, overrun, users, nodes }) {
-  const purposes = new Map();
-  for (const { purpose } of account.reported) purposes.set(purpose, (purposes.get(purpose) ?? 0) + 1);
-  const states = new Map();
-  for (const { state } of model.requests) states.set(state, (states.get(state) ?? 0) + 1);
-  const text = (counts) => [...counts].sort().map(([name, count]) => `${name} ${count}`).join(", ");
-  const number = (number) => number.toLocaleString("en-GB");
+/** Prints what happened. */
+function tell({ world, requests, reported, estimated, reservations, crossed, lost, kills, uncounted, overrun, total }, nodes) {
+  const count = (items, name) => [...groupBy(items, name)].map(([name, { length }]) => `${name} ${length}`).sort().join(", ");
+  const text = (request) => `#${request.number} ${request.purpose} ${request.state} ${kills.get(request.key) - request.endedAt} ms before`;
+  const dollars = (nano) => `$${(nano / 1e9).toFixed(9)}`;
   const lines = [
-    `${users} users, ${MINUTES} minutes, ${nodes} servers, ${kills.size} kills; SEED=${SEED}`,
-    `users: ${text(world.counts)}`,
-    `requests: ${number(model.requests.length)}; ${text(states)}; reported: ${text(purposes)}`,
-    `tokens: ${CLASSES.map((kind) => `${kind} ${number(account.reported.reduce((sum, { tokens }) => sum + tokens[kind], 0))}`).join(", ")}`,
-    `cost: $${(account.total.costNanoUsd / 1e9).toFixed(9)}, estimated $${(account.total.estimatedCostNanoUsd / 1e9).toFixed(9)}`,
-    `lost by kills: ${lost.map(({ number, key, purpose, endedAt }) => `#${number} (${purpose}, ${kills.get(key) - endedAt} ms before the end of ${key})`).join(", ") || "nothing"}`,
-    `estimates: ${estimates.rows.length}, of which reservations of killed servers ${estimates.reservations}; lost ${estimates.lost}`,
-    `not in the metrics read before the end of a process: ${uncounted}; budgets passed by at most $${(overrun / 1e9).toFixed(6)}`,
+    `${world.users} users, ${MINUTES} minutes, ${nodes} servers, kills of ${[...kills.keys()].join(", ")}; SEED=${SEED}`,
+    `users: ${[...world.counts].map(([what, times]) => `${what} ${times}`).sort().join(", ")}`,
+    `requests: ${requests.length}; ${count(requests, ({ state }) => state)}; reported: ${count(reported, ({ purpose }) => purpose)}`,
+    `tokens: ${CLASSES.map((kind) => `${kind} ${reported.reduce((sum, { tokens }) => sum + tokens[kind], 0)}`).join(", ")}`,
+    `cost: ${dollars(total.costNanoUsd)}, and ${dollars(total.estimatedCostNanoUsd)} in ${estimated.length} estimates, of which ` +
+      `${crossed.length} were cancelled while the report was on its way, and ${reservations.length} are reservations of killed servers`,
+    `lost with a killed server: ${lost.map(text).join(", ") || "nothing"}`,
+    `answered after the last reading of metrics: ${uncounted}; budgets passed by at most ${dollars(overrun)}`,
   ];
   console.log(lines.join("\n"));
 }
 
-test(`${USERS} users on two servers with PostgreSQL`, async () => {
-  await play({ nodes: 2, users: USERS });
-});
-
-test(`${Math.ceil(USERS / 2)} users on one server with SQLite`, async () => {
-  await play({ nodes: 1, users: Math.ceil(USERS / 2) });
+describe("an hour of use", { concurrency: true }, () => {
+  test(`${USERS} users on two servers with PostgreSQL`, () => play({ nodes: 2, users: USERS }));
+  test(`${Math.ceil(USERS / 2)} users on one server with SQLite`, () => play({ nodes: 1, users: Math.ceil(USERS / 2) }));
 });

@@ -12,11 +12,24 @@ import { isLimited } from "./users.mjs";
 const STEPS_MAX = 1_000_000;
 
 const add = (sums, key, number) => sums.set(key, (sums.get(key) ?? 0) + number);
-const groupBy = (items, keyOf) => {
+/** Returns lists of the items with the same key. */
+export function groupBy(items, keyOf) {
   const groups = new Map();
-  for (const item of items) groups.set(keyOf(item), [...(groups.get(keyOf(item)) ?? []), item]);
+  for (const item of items) {
+    const key = keyOf(item);
+    if (!groups.has(key)) groups.set(key, []);
+    groups.get(key).push(item);
+  }
   return groups;
-};
+}
+
+/** Pairs requests with rows of the same signature. Returns what is left of both. */
+function pair(requests, rows, signature) {
+  const waiting = groupBy(rows, signature);
+  const left = requests.filter((request) => !waiting.get(signature(request))?.pop());
+  return [left, [...waiting.values()].flat()];
+}
+
 const slotOf = (purpose) => (["turn", "prewarm"].includes(purpose) ? purpose : "summary");
 
 /** The accounts of one run. */
@@ -27,7 +40,7 @@ export class Account {
     this.requests = model.requests;
     this.reported = model.requests.filter(({ state }) => state === "reported");
     const known = new Set(world.sessions.values());
-    // The model does not know the sessions of the HTTP API.
+    // The model knows tags only, and not the sessions of the HTTP API.
     this.sessionOf = ({ tag, session }) => world.sessions.get(tag) ?? (known.has(session) ? session : "http");
     this.rows = servers.rows();
   }
@@ -40,42 +53,32 @@ export class Account {
     return !this.requests.some(isLater);
   }
 
-  /** Pairs requests with rows that have the same of everything. Returns what is left of both. */
-  #pair(requests, rows, signature) {
-    const waiting = groupBy(rows, signature);
-    const left = requests.filter((request) => !waiting.get(signature(request))?.pop());
-    return [left, [...waiting.values()].flat()];
-  }
-
-  /** Every reported request is a row, once. Returns what killed processes lost. */
-  reports() {
-    const rows = this.rows.filter(({ isReported }) => isReported);
-    const signature = (of) =>
-      [of.owner, this.sessionOf(of), of.model, of.purpose, ...CLASSES.map((kind) => of.tokens[kind]), of.cost].join(" ");
-    const [missing, surplus] = this.#pair(this.reported, rows, signature);
-    assert.deepEqual(surplus, [], "rows that the model did not report, or twice");
-    this.lost = missing;
-    const unexplained = missing.filter((request) => !this.#mayBeLost(request));
-    assert.deepEqual(unexplained, [], "reported requests without a row");
-    return this.lost;
-  }
-
   /**
-   * A request without a report is an estimated row, once, and the reverse. Refused ones are none. Besides, a killed server
-   * leaves the reservations of users with a budget.
+   * Every reported request is a row, once, and nothing else is. A request without a report is an estimated row, once;
+   * refused ones are none. Three things are left, and only these: what killed processes lost; reports that were on their
+   * way when the server cancelled the request, which are estimated; and reservations of killed processes.
    */
-  estimates() {
-    const rows = this.rows.filter(({ isReported, tokens }) => !isReported && tokens.input + tokens.output > 0);
-    const began = this.requests.filter((request) => ["left", "broken"].includes(request.state));
-    const signature = (of) => [of.owner, this.sessionOf(of), of.model, of.purpose].join(" ");
-    const [missing, surplus] = this.#pair(began, rows, signature);
-    const unexplained = missing.filter((request) => !this.#mayBeLost(request));
-    assert.deepEqual(unexplained, [], "requests without a report, and without an estimate");
-    // A reservation whose request was lost, or was not sent before the kill.
-    for (const [owner, rows] of groupBy(surplus, ({ owner }) => owner)) {
-      assert.ok(isLimited(owner) && rows.length <= 3 * this.kills.size, `estimates without a request: ${JSON.stringify(rows)}`);
+  requestsAndRows() {
+    const whose = (of) => [of.owner, this.sessionOf(of), of.model, of.purpose].join(" ");
+    const exactly = (of) => [whose(of), ...CLASSES.map((kind) => of.tokens[kind]), of.cost].join(" ");
+    const sent = this.rows.filter(({ tokens }) => tokens.input + tokens.output > 0);
+    const [unwritten, invented] = pair(this.reported, sent.filter(({ isReported }) => isReported), exactly);
+    assert.deepEqual(invented, [], "rows that the model did not report, or twice");
+    this.estimated = sent.filter(({ isReported }) => !isReported);
+    const began = this.requests.filter(({ state }) => ["left", "broken"].includes(state));
+    const [unestimated, more] = pair(began, this.estimated, whose);
+    // What was told was not cancelled.
+    const mayCross = unwritten.filter(({ number }) => !this.world.told.has(number));
+    const [gone, reservations] = pair(mayCross, more, whose);
+    this.crossed = mayCross.filter((request) => !gone.includes(request));
+    this.lost = [...unwritten, ...unestimated].filter((request) => !this.crossed.includes(request));
+    const unexplained = this.lost.filter((request) => !this.#mayBeLost(request));
+    assert.deepEqual(unexplained, [], "requests without a row");
+    this.reservations = reservations;
+    for (const [owner, rows] of groupBy(reservations, ({ owner }) => owner)) {
+      const most = isLimited(owner) ? 3 * this.kills.size : 0;
+      assert.ok(rows.length <= most, `estimates without a request: ${JSON.stringify(rows)}`);
     }
-    return { rows, reservations: surplus.length, lost: missing.length };
   }
 
   /** `/api/usage` returns the sums of the rows, however they are grouped. */
@@ -110,7 +113,7 @@ export class Account {
    * they lack exactly some of the answers that came last.
    */
   metrics() {
-    let missing = 0;
+    this.uncounted = 0;
     for (const [key, { at, counts, isFinal }] of this.servers.scraped) {
       const vector = (request) => {
         const { model, purpose, tokens, cost } = request;
@@ -124,9 +127,8 @@ export class Account {
       const late = own.filter(({ number, endedAt }) => !isFinal && (endedAt >= at || !(told.get(number) < at)));
       const uncounted = subset(late.reverse().map((request) => ({ request, vector: vector(request) })), left);
       assert.ok(uncounted, `the metrics of ${key} differ: ${JSON.stringify([...left].filter(([, number]) => number !== 0))}`);
-      missing += uncounted.length;
+      this.uncounted += uncounted.length;
     }
-    return missing;
   }
 
   /**
@@ -156,7 +158,7 @@ export class Account {
       const after = this.requests.filter((request) => request.owner === owner && request.begunAt > at && request.begunAt < raised);
       assert.deepEqual(after, [], `${owner} asked the model after the budget was used up`);
     }
-    return Math.max(...overruns);
+    this.overrun = Math.max(...overruns);
   }
 }
 

@@ -126,7 +126,9 @@ export class Model {
       tag,
       model: isMessages ? `anthropic/${body.model}` : body.model,
       purpose,
-      said: last,
+      // Earlier inputs come before it, in a summary or because they were not answered.
+      mark: /\[(\w+)\]/.exec(last.text.split("\n").at(-1))?.[1],
+      isResult: last.isResult,
       prompt: tokensOf(body.messages) + tokensOf(body.tools ?? []) + tokensOf(body.system ?? ""),
       begunAt: Date.now(),
       state: "running",
@@ -156,8 +158,8 @@ export class Model {
     }
     const { random } = this;
     const isSummary = ["summary", "preview", "branch"].includes(asked.purpose);
-    const calls = asked.purpose === "turn" && asked.said.text.includes("[look]") && !asked.said.isResult;
-    const holds = asked.purpose === "turn" && asked.said.text.includes("[hold]");
+    const calls = asked.purpose === "turn" && asked.mark === "look" && !asked.isResult;
+    const holds = asked.purpose === "turn" && asked.mark === "hold";
     let text = `${asked.tag} #${asked.number} ${words(random, 20 + Math.floor(random() * 60))}`;
     if (isSummary) text = summary(text);
     if (fault === "empty" || asked.purpose === "prewarm" || calls) text = "";
@@ -170,7 +172,8 @@ export class Model {
       cached,
       cache_write,
       cache_write_hour: Math.floor(cache_write * random()),
-      output: (text ? tokensOf(text) : 0) + (call ? tokensOf(call) : 0) + reasoning,
+      // Models end an answer with a token of its own.
+      output: 1 + (text ? tokensOf(text) : 0) + (call ? tokensOf(call) : 0) + reasoning,
       reasoning,
     };
     if (asked.purpose === "prewarm") Object.assign(asked.tokens, { output: 0, reasoning: 0 });

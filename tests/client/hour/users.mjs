@@ -1,6 +1,6 @@
 /** Simulated users: chats of several turns with everything that people do, with pauses for thought between. */
 
-import { connect, ConnectionLost, SessionEnded, tool } from "reseed-client";
+import { CommandError, connect, ConnectionLost, SessionEnded, tool } from "reseed-client";
 import { WebSocket } from "ws";
 import { seeded } from "../seeded.mjs";
 import { words } from "./model.mjs";
@@ -25,12 +25,6 @@ const ACTIONS = [
   ["preview", 0.04],
   ["branch", 0.04],
 ];
-
-/** Refusals that a user meets while servers are killed, or because of what they did before. */
-const PASSING = new Set([
-  "turn_running", "nothing_to_compact", "compaction_running", "interrupted", "store_failed", "shutting_down", "overloaded",
-  "no_session", "no_turn", "not_queued", "budget_exhausted", "no_gain", "compaction_void",
-]);
 
 const REAL = { now: () => Date.now(), origin: null, warn: () => undefined, onWake: () => () => undefined };
 
@@ -60,9 +54,10 @@ export class User {
         await this.#pause(AWAY_SECS);
       }
     } catch (error) {
-      throw new Error(`${this.owner} failed`, { cause: error });
+      throw new Error(`${this.owner} failed: ${error.code ?? error.name}: ${error.message}`, { cause: error });
     } finally {
       this.client?.close();
+      this.doing = "";
     }
   }
 
@@ -73,7 +68,7 @@ export class User {
   /** Waits for a random time with this mean in simulated seconds, but not longer than the hour. */
   async #pause(secs) {
     const ms = (-Math.log(1 - this.random()) * secs * 1_000) / SPEED;
-    await new Promise((resolve) => setTimeout(resolve, Math.max(0, Math.min(ms, this.world.until - Date.now()))));
+    await this.world.sleep(Math.min(ms, this.world.until - Date.now()));
   }
 
   #connect() {
@@ -93,6 +88,7 @@ export class User {
     const environment = { ...REAL, random: () => random() / SPEED, after };
     const options = { token: tokenOf(this.owner), WebSocket: Balanced, environment, clientId: `client-of-${this.owner}` };
     this.client = connect(servers.any(random), options);
+    this.world.clients.push(this.client);
   }
 
   /** Does something that may be refused, or lost with a server. Returns undefined then. */
@@ -101,9 +97,9 @@ export class User {
     try {
       return await act();
     } catch (error) {
-      const isPassing = error instanceof ConnectionLost || error instanceof SessionEnded || PASSING.has(error.code);
+      const isRefused = error instanceof CommandError && !/^(internal|invalid|unknown)/.test(error.code);
+      if (!isRefused && !(error instanceof ConnectionLost) && !(error instanceof SessionEnded)) throw error;
       this.world.count(`refused: ${error.code ?? error.name}`);
-      if (!isPassing) throw error;
       return undefined;
     }
   }
@@ -124,6 +120,7 @@ export class User {
     const session = await this.#attempt(() => this.client.createSession({ entries: 1000, tools: { look } }));
     if (!session) return;
     world.count("sessions");
+    this.session = session;
     world.sessions.set(tag, session.id);
     const end = session.onEvent((event) => world.hear(event));
     for (let turns = 2 + Math.floor(random() * 9); turns > 0 && this.#goesOn(); turns -= 1) {
