@@ -17,7 +17,7 @@ import { Servers } from "./hour/servers.mjs";
 import { isLimited, ownerOf, SPEED, User } from "./hour/users.mjs";
 
 const USERS = Number(process.env.USERS ?? 20);
-const MINUTES = Number(process.env.MINUTES ?? 2);
+const MINUTES = Number(process.env.MINUTES ?? 3);
 const SEED = Number(process.env.SEED ?? Math.floor(Math.random() * 1_000_000));
 /** Simulated minutes between two faults. */
 const FAULT_MINUTES = 10;
