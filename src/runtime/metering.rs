@@ -197,19 +197,25 @@ impl Meter {
         }
     }
 
-    /// Writes the rows that wait, because no append may follow soon.
-    pub(super) async fn write_alone(&self) {
-        let rows = self.spent.take();
-        if rows.is_empty() {
-            return;
-        }
-        match self.shared.store.add_usage(rows.clone()).await {
-            Ok(()) => self.shared.budgets.written(&rows),
-            Err(error) => {
-                tracing::warn!(session = %self.body.row.session, %error, "the usage of a request is recorded later");
-                self.spent.put_back(rows);
+    /// Writes the rows that wait, because no append may follow soon. A task of its own does it, because a task that is
+    /// aborted while it writes would lose them, and the session may have ended.
+    pub(super) fn write_alone(self: &Arc<Self>) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        let meter = self.clone();
+        runtime.spawn(async move {
+            let rows = meter.spent.take();
+            if rows.is_empty() {
+                return;
             }
-        }
+            match meter.shared.store.add_usage(rows.clone()).await {
+                Ok(()) => meter.shared.budgets.written(&rows),
+                Err(error) => {
+                    let session = &meter.body.row.session;
+                    tracing::warn!(%session, %error, "the usage of a request is recorded later");
+                    meter.spent.put_back(rows);
+                }
+            }
+        });
     }
 
     /// Records that the request was withdrawn, to be sent again later.
@@ -290,11 +296,8 @@ impl Drop for Reserving<'_> {
         // It may have been stored.
         if !self.is_kept && self.meter.shared.budgets.has_reserved(&self.row) {
             self.meter.push(UsageRow { cost_nano_usd: Some(0), ..self.meter.body.row.clone() });
-            // The session may have ended, so that nobody else writes the row, and the reservation stays until then.
-            if let Ok(runtime) = Handle::try_current() {
-                let meter = self.meter.clone();
-                runtime.spawn(async move { meter.write_alone().await });
-            }
+            // Nobody else may write the row, and the reservation stays until then.
+            self.meter.write_alone();
         }
     }
 }

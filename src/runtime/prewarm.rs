@@ -204,13 +204,13 @@ impl Prewarm {
             drop(permit);
             let Ok(answer) = answer else {
                 metered.cancelled();
-                metered.write_alone().await;
+                metered.write_alone();
                 outcome.lock().unwrap_or_else(PoisonError::into_inner).has_failed = true;
                 return;
             };
             unanswered.answered();
             metered.ended(&request, &answer);
-            metered.write_alone().await;
+            metered.write_alone();
             let prices = &parts.deployment.prices;
             let mut outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner);
             match answer {

@@ -15,7 +15,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
 };
-use tokio::sync::{RwLock, RwLockWriteGuard};
+use tokio::sync::{Notify, RwLock, RwLockWriteGuard};
 
 /// The point at which an append fails. The caller gets [`Error::Unknown`] either way and cannot tell which it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +33,9 @@ pub struct Faulty<S> {
     plan: Mutex<Plan>,
     /// Appends take a read lock, so a write lock holds them back.
     passage: RwLock<()>,
+    /// The same for calls that write usage alone, of which each is noted when it begins.
+    usage_passage: RwLock<()>,
+    usage_begins: Notify,
     entry_bytes: AtomicUsize,
 }
 
@@ -50,7 +53,14 @@ struct Plan {
 impl<S: SessionStore> Faulty<S> {
     /// Wraps a store, without any fault yet.
     pub fn new(inner: S) -> Self {
-        Self { inner, plan: Mutex::default(), passage: RwLock::default(), entry_bytes: AtomicUsize::new(0) }
+        Self {
+            inner,
+            plan: Mutex::default(),
+            passage: RwLock::default(),
+            usage_passage: RwLock::default(),
+            usage_begins: Notify::new(),
+            entry_bytes: AtomicUsize::new(0),
+        }
     }
 
     /// Makes the `nth` append from now fail; 1 is the next one. Appends of all sessions are counted together.
@@ -76,6 +86,16 @@ impl<S: SessionStore> Faulty<S> {
     /// Waits for the appends in progress, and lets no other start until the guard is dropped.
     pub async fn hold_appends(&self) -> RwLockWriteGuard<'_, ()> {
         self.passage.write().await
+    }
+
+    /// As [`Self::hold_appends`], for usage that is written alone.
+    pub async fn hold_usage(&self) -> RwLockWriteGuard<'_, ()> {
+        self.usage_passage.write().await
+    }
+
+    /// Waits until usage is written alone.
+    pub async fn usage_begins(&self) {
+        self.usage_begins.notified().await;
     }
 
     /// Returns the number of appends started, failed ones included.
@@ -214,7 +234,11 @@ impl<S: SessionStore> SessionStore for Faulty<S> {
     }
 
     fn add_usage(&self, rows: Vec<UsageRow>) -> StoreFuture<'_, Result<(), Error>> {
-        self.inner.add_usage(rows)
+        Box::pin(async move {
+            self.usage_begins.notify_one();
+            let _passes = self.usage_passage.read().await;
+            self.inner.add_usage(rows).await
+        })
     }
 
     fn usage_sums(&self, query: UsageQuery) -> UsageFuture<'_> {

@@ -5,11 +5,14 @@ use crate::support::{
     client::Client,
     http,
     json::{present, whole},
+    polling::until,
     server::Server,
     talk::{is_summary, reply_to, rides, words},
     upstream::{Api, Asked, Reply, Setup, Upstream},
 };
+use reseed::{internals::Faulty, store::memory::MemoryStore};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 async fn server(api: &str, upstream: &Upstream, prewarms: &str) -> Server {
     let url = if api == "messages" { upstream.messages_url() } else { upstream.base_url() };
@@ -117,5 +120,34 @@ async fn a_turn_that_begins_ends_it_and_a_refusal_changes_nothing() {
     assert_eq!(requests.len(), 7, "it is sent once");
     let last = answers(&client).pop().unwrap();
     assert_eq!(present(&last["receipt"]).get("adapted"), None);
+    upstream.assert_clean();
+}
+
+#[tokio::test]
+async fn what_it_costs_is_written_although_a_turn_begins_meanwhile() {
+    let upstream = talking(Reply::prewarmed).await;
+    let store = Arc::new(Faulty::new(MemoryStore::new()));
+    let url = upstream.messages_url();
+    let settings = [
+        ("ANTHROPIC_BASE_URL", &*url),
+        ("MODEL_PROVIDER", "anthropic"),
+        ("CONTEXT_WINDOW", "100000"),
+        ("CONTEXT_STRATEGY", "threshold:keepRecentTokens=200"),
+        ("CACHE_PREWARM", "on"),
+    ];
+    let server = Server::facing_over(&upstream.base_url(), store.clone(), &settings).await;
+    let held = store.hold_usage().await;
+    let mut client = compacted(&server).await;
+    store.usage_begins().await;
+    let asked = upstream.requests().pop().unwrap();
+    assert!(asked.prewarms());
+    client.turn("And now?").await;
+    drop(held);
+    until("the request is in the account", async || {
+        let sums = http::get(&server.address(), "/api/usage?by=total").await.json();
+        let written = sums["items"][0]["cacheWriteTokens"].as_u64();
+        if written == Some(asked.tokens) { Ok(()) } else { Err(sums.to_string()) }
+    })
+    .await;
     upstream.assert_clean();
 }
