@@ -16,8 +16,9 @@ const PAGE: u32 = 200;
 /// The time limit for a user's sessions to leave memory. Each writes what its last requests have cost.
 const LEAVE_TIME: Duration = Duration::from_secs(5);
 
-/// Sessions that are closed or deleted at a time. Writes of others are committed in between.
-const AT_ONCE: usize = 16;
+/// Sessions that are closed or deleted at a time. It is half of the connections to PostgreSQL, so that others read and
+/// write meanwhile.
+const AT_ONCE: usize = 4;
 
 impl Registry {
     /// Returns a user's open sessions.

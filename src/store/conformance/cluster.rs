@@ -365,6 +365,10 @@ pub(crate) async fn tickets_have_bounds_and_are_withdrawn_by_their_service(a: &d
     assert_eq!(at_b.withdraw_tickets("app", TicketsOf::Id("t4")).await.unwrap(), 1);
     assert_eq!(at_a.take_ticket(&[4; 32]).await.unwrap(), None);
     assert!(at_a.take_ticket(&[6; 32]).await.unwrap().is_some(), "nobody's else is touched");
+    for (digest, service) in [(8, None), (9, Some("app")), (10, Some("web"))] {
+        at_a.put_ticket(&ticket(digest, "eve", service), TicketBounds::default()).await.unwrap();
+    }
+    assert_eq!(at_b.withdraw_tickets("", TicketsOf::Anyone("eve")).await.unwrap(), 3, "whoever made them");
 }
 
 pub(crate) async fn nodes_that_start_at_once_share_a_secret(a: &dyn SessionStore, b: &dyn SessionStore) {

@@ -90,6 +90,7 @@ async fn what_is_wrong_is_refused_before_anything_happens() {
         ("POST", "/api/sessions/%20/undo".to_owned(), "", None, 404, "session_not_found"),
         ("DELETE", format!("/api/sessions/{UNKNOWN}"), "", None, 404, "session_not_found"),
         ("DELETE", "/api/users/a%00b".to_owned(), "", None, 400, "control"),
+        ("DELETE", "/api/users/(deleted)".to_owned(), "", None, 400, "deleted"),
     ] {
         let headers = [("Authorization", &*bearer), ("Idempotency-Key", key.unwrap_or_default())];
         let headers = if key.is_some() { &headers[..] } else { &headers[..1] };

@@ -10,7 +10,7 @@ use crate::{
         operator::{budgets::of_user, usage::item},
         sessions::invalid,
     },
-    store::{Error, Traces, UsageBy, UsageQuery},
+    store::{DELETED_OWNER, Error, Traces, UsageBy, UsageQuery},
 };
 use axum::{
     Json,
@@ -66,6 +66,9 @@ async fn shown(app: &App, name: &str) -> Result<Value, ErrorBody> {
 }
 
 fn check(name: &str) -> Result<(), ErrorBody> {
+    if name == DELETED_OWNER {
+        return Err(invalid("name", "this stands for all users who were deleted".to_owned()));
+    }
     if is_name(name) {
         return Ok(());
     }

@@ -288,6 +288,17 @@ pub(crate) async fn pages_hold_each_session_once(store: &dyn SessionStore) {
     assert_eq!(pages(store, rest).await, "s1 s0");
 }
 
+pub(crate) async fn sessions_that_have_not_changed_since_a_time_are_listed_alone(store: &dyn SessionStore) {
+    for (session, minutes) in [("s1", 1), ("s2", 2), ("s3", 3), ("s4", 4)] {
+        store.create(&id(session), "", NOW.plus_millis(minutes * 60_000)).await.unwrap();
+    }
+    for (minutes, limit, expected) in [(1, 9, ""), (3, 9, "s2 s1"), (3, 1, "s2 | s1"), (9, 9, "s4 s3 s2 s1")] {
+        let changed_before = Some(NOW.plus_millis(minutes * 60_000));
+        let found = pages(store, ListQuery { changed_before, limit, ..ListQuery::default() }).await;
+        assert_eq!(found, expected, "{minutes} {limit}");
+    }
+}
+
 pub(crate) async fn an_invalid_cursor_is_refused(store: &dyn SessionStore) {
     for cursor in ["", "nonsense", "1", "1.x", "'; --"] {
         let query = ListQuery { cursor: Some(cursor.into()), limit: 1, ..ListQuery::default() };

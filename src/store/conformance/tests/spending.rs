@@ -1,7 +1,7 @@
 //! The contract for the account of requests to models.
 
 use super::{NOW, append_of, id};
-use crate::{Append, Error, SessionStore, UsageBy, UsageQuery, UsageStep, UsageSum};
+use crate::{Append, DELETED_OWNER, DELETED_SESSION, Error, SessionStore, UsageBy, UsageQuery, UsageStep, UsageSum};
 use reseed_core::usage_row::{UsagePurpose, UsageRow, UsageTokens};
 use reseed_protocol::{Timestamp, UsageSource};
 
@@ -184,4 +184,23 @@ pub(crate) async fn old_usage_is_removed(store: &dyn SessionStore) {
     assert_eq!(store.remove_usage(NOW).await, Ok(0));
     assert_eq!(store.remove_usage(Timestamp(NOW.0 + 3)).await, Ok(3));
     assert_eq!(sums(store, by(UsageBy::Total)).await, ":2/2");
+}
+
+pub(crate) async fn of_an_owner_who_is_forgotten_only_sums_are_left(store: &dyn SessionStore) {
+    let (owner, session) = ("ann-of-the-harbour", "k7m2q9xw4hfatz8n");
+    let row = |request: &str, input| UsageRow { owner: owner.to_owned(), ..usage_row(request, session, input) };
+    let lease = store.create(&id(session), owner, NOW).await.unwrap();
+    let usage = vec![row("r1", 10), row("r2", 20)];
+    store.append(&lease, 1, Append { usage, ..append_of(["a"]) }).await.unwrap();
+    store.add_usage(vec![UsageRow { owner: "bob".to_owned(), ..usage_row("r3", "s", 5) }]).await.unwrap();
+    let found = store.traces(owner, &[id(session)]).await.unwrap().found;
+    assert!(!found.is_empty(), "a search finds what is there");
+    store.delete(&id(session)).await.unwrap();
+    for expected in [2, 0, 0] {
+        assert_eq!(store.forget_owner(owner).await.unwrap(), expected);
+    }
+    let traces = store.traces(owner, &[id(session)]).await.unwrap();
+    assert!(traces.found.is_empty() && !traces.searched.is_empty(), "{traces:?}");
+    assert_eq!(sums(store, by(UsageBy::User)).await, format!("{DELETED_OWNER}:2/30 bob:1/5"));
+    assert_eq!(sums(store, by(UsageBy::Session)).await, format!("{DELETED_SESSION}:2/30 s:1/5"));
 }
