@@ -3,7 +3,7 @@
 use super::{
     admission::Admission,
     auth::{Auth, Grant},
-    operator::backup::Backups,
+    backups::Backups,
     peers::Peers,
     repeats::Repeats,
     stopping::Stopping,

@@ -29,9 +29,10 @@
 //! HTTP:
 //! - `routes`: the routes; `answers`: what their handlers share
 //! - `app`: the state shared by all connections
-//! - `repeats`: repeated requests of operators; [`retention`]: deletes old sessions
+//! - `repeats`: repeated requests of operators; `backups`: the state of backups; [`retention`]: deletes old sessions
 //! - `operator`: health, metrics, statistics, usage, the context of a session, MCP servers, and what operators change
-//! - `web`: the page; `bundle`: joins its modules and style sheets; `offered`: the strategies that it lists
+//! - `pages`: the pages over HTTP
+//! - `web`: the pages; `bundle`: joins its modules and style sheets; `offered`: the strategies that it lists
 
 pub(crate) mod address;
 mod admission;
@@ -39,6 +40,7 @@ mod answers;
 mod app;
 mod audit;
 pub(crate) mod auth;
+mod backups;
 mod bundle;
 mod closed;
 mod closing;
@@ -57,6 +59,7 @@ mod node;
 mod offered;
 mod opening;
 mod operator;
+mod pages;
 mod peers;
 mod relay;
 mod repeats;
@@ -75,10 +78,10 @@ mod web;
 pub(crate) use admission::Admission;
 pub(crate) use app::{About, App, Patience};
 pub(crate) use audit::{Audit, chain as audit_chain};
+pub(crate) use backups::Backups;
 pub(crate) use closed::Closed;
 pub(crate) use listen::{Running, serve};
 pub(crate) use operator::{
-    backup::Backups,
     nodes::{chosen as node_chosen, item as node_item, state as node_state},
     usage::{csv as usage_csv, grouping as usage_grouping, item as usage_item, time as usage_time},
 };

@@ -3,12 +3,11 @@
 use super::{
     answers::{Port, clip},
     app::App,
-    granting, handshake, node, offered, operator, relay,
-    web::{CHAT, OPERATOR, Page, Site},
+    granting, handshake, node, operator, pages, relay,
 };
 use axum::{
     Router,
-    extract::{DefaultBodyLimit, Path, Request, State},
+    extract::{DefaultBodyLimit, Request, State},
     http::{HeaderMap, HeaderValue, Method, StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
@@ -53,7 +52,7 @@ fn public() -> Router<Arc<App>> {
     Router::new()
         .route("/", get(root))
         .route("/ws", get(handshake::upgrade))
-        .route("/assets/{*name}", get(asset))
+        .route("/assets/{*name}", get(pages::asset))
         .route("/api/tickets", post(granting::ticket).options(granting::preflight))
         .route("/api/tickets/{id}", delete(granting::revoke_ticket))
         .route("/api/principals/{name}", delete(granting::revoke_user))
@@ -121,38 +120,5 @@ async fn root(state: State<Arc<App>>, request: Request) -> Response {
     if handshake::asks_for_socket(request.headers()) {
         return handshake::upgrade(state, request).await;
     }
-    site(&state, &CHAT).await.page(request.headers())
-}
-
-async fn asset(State(app): State<Arc<App>>, Path(name): Path<String>, request: HeaderMap) -> Response {
-    site(&app, &CHAT).await.asset(&name, &request)
-}
-
-/// Handles a request for the operator's page. The page itself is public; what it shows is not.
-pub(super) async fn operators_page(State(app): State<Arc<App>>, request: HeaderMap) -> Response {
-    site(&app, &OPERATOR).await.page(&request)
-}
-
-/// Handles a request for an asset of the operator's page.
-pub(super) async fn operators_asset(
-    State(app): State<Arc<App>>,
-    Path(name): Path<String>,
-    request: HeaderMap,
-) -> Response {
-    site(&app, &OPERATOR).await.asset(&name, &request)
-}
-
-/// Returns a page. Building it takes some milliseconds of CPU time, so it does not run on a worker thread.
-async fn site<'app>(app: &'app Arc<App>, page: &'static Page) -> &'app Site {
-    let slot = &app.pages[page.place];
-    if slot.get().is_none() {
-        let app = app.clone();
-        let build = move || {
-            let deployment = app.registry.parts().deployment();
-            let offered = offered::module(&deployment.strategies, &deployment.options);
-            app.pages[page.place].get_or_init(|| Site::new(page, &offered));
-        };
-        tokio::task::spawn_blocking(build).await.expect("the embedded files are joined as in the tests");
-    }
-    slot.get().expect("it was built just now")
+    pages::chat(&state, request.headers()).await
 }

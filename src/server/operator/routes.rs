@@ -6,7 +6,7 @@ use crate::server::{
     app::App,
     audit,
     auth::{Refusal, bearer},
-    routes::{operators_asset, operators_page},
+    pages::{operators_asset, operators_page},
 };
 use axum::{
     Router,

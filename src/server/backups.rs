@@ -1,0 +1,99 @@
+//! The state of the backups that operators start.
+
+use crate::{
+    clock::{Clock as _, SystemClock},
+    config::Database,
+    store::sqlite::{BackupError, BackupProgress},
+};
+use reseed_protocol::{ErrorBody, ErrorCode, Timestamp};
+use serde::Serialize;
+use std::{
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+/// The backups of this server.
+#[derive(Debug)]
+pub(crate) struct Backups {
+    database: Database,
+    /// BACKUP_DIR.
+    directory: Option<PathBuf>,
+    newest: Mutex<Option<Newest>>,
+}
+
+/// The newest backup since the start.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Newest {
+    state: &'static str,
+    file: String,
+    pages: u64,
+    pages_done: u64,
+    started_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+const RUNNING: &str = "running";
+
+impl Backups {
+    pub(crate) fn new(database: Database, directory: Option<PathBuf>) -> Self {
+        Self { database, directory, newest: Mutex::default() }
+    }
+
+    pub(super) fn newest(&self) -> MutexGuard<'_, Option<Newest>> {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the database and the directory.
+    ///
+    /// # Errors
+    /// The reason why this server makes no backups.
+    pub(super) fn paths(&self) -> Result<(&Path, &Path), &'static str> {
+        match (&self.database, &self.directory) {
+            (Database::Sqlite(path), Some(directory)) => Ok((path, directory)),
+            (Database::Sqlite(_), None) => Err("BACKUP_DIR is unset; set it to the directory for backups"),
+            (Database::Postgres(_), _) => {
+                Err("back up PostgreSQL with its own tools, such as pg_basebackup; this address is for SQLite")
+            }
+            (Database::Memory, _) => Err("the database is in memory; there is nothing to back up"),
+        }
+    }
+
+    /// Records that a backup begins; returns its state and its file.
+    ///
+    /// # Errors
+    /// `overloaded`: another one is running.
+    pub(super) fn begin(&self, directory: &Path) -> Result<(Newest, PathBuf), ErrorBody> {
+        let mut newest = self.newest();
+        if let Some(other) = newest.as_ref().filter(|other| other.state == RUNNING) {
+            let message = format!("a backup is running: `{}`", other.file);
+            return Err(ErrorBody::new(ErrorCode::Overloaded, message));
+        }
+        let started_at = SystemClock.now();
+        let file = directory.join(format!("reseed-{}.db", started_at.to_string().replace(':', "")));
+        let (state, shown) = (RUNNING, file.display().to_string());
+        let begun = Newest { state, file: shown, started_at, ..Newest::default() };
+        *newest = Some(begun.clone());
+        Ok((begun, file))
+    }
+
+    pub(super) fn progress(&self, BackupProgress { pages, pages_done }: BackupProgress) {
+        if let Some(newest) = &mut *self.newest() {
+            (newest.pages, newest.pages_done) = (pages, pages_done);
+        }
+    }
+
+    pub(super) fn end(&self, made: &Result<u64, BackupError>) {
+        if let Some(newest) = &mut *self.newest() {
+            newest.state = if made.is_ok() { "done" } else { "failed" };
+            newest.ended_at = Some(SystemClock.now());
+            newest.bytes = made.as_ref().ok().copied();
+            newest.error = made.as_ref().err().map(ToString::to_string);
+        }
+    }
+}
