@@ -2,7 +2,8 @@
 //!
 //! No build tool is needed, because the page's own modules use only these forms, each on one line: `import { a, b as c
 //! } from "./x.js";`, `export { a } from "./x.js";`, and `export` before a `const`, `function` or `class`. Any other
-//! form at the start of a line is an error, which a test finds. A module in a folder imports those above it by `"../x.js"`.
+//! form at the start of a line is an error, which a test finds. A module in a folder imports those above it by
+//! `"../x.js"`.
 //!
 //! `await import("./x.js")` loads a module lazily, when it is first needed. Such a module becomes a script of its own,
 //! with what it imports and the main script does not have. It gets the other modules from the main script.

@@ -1,4 +1,5 @@
-//! The web pages, embedded in the binary: the chat page and the operator's page. They load nothing from other addresses.
+//! The web pages, embedded in the binary: the chat page and the operator's page. They load nothing from other
+//! addresses.
 //!
 //! The many files of a page are bundled when it is first requested: a script, the scripts of rarely used parts that it
 //! loads lazily, a style sheet, the script that runs before the page is drawn, and the icon.

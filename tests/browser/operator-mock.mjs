@@ -29,8 +29,8 @@ export function seeded(seed) {
 
 export class OperatorMock {
   /**
-   * @param {{ sessions?: number, token?: string | null, writes?: boolean, readsContent?: boolean, missing?: string[] }} [options]
-   * `missing` are endpoints that this server does not have
+   * @param {object} [options]
+   * @param {string[]} [options.missing] endpoints that this server does not have
    */
   constructor({ sessions = 240, token = null, writes = true, readsContent = true, missing = [] } = {}) {
     Object.assign(this, { token, writes, readsContent, missing });

@@ -1,7 +1,7 @@
 /**
  * Takes the screenshots of the documents. docker/page.png: a chat on the real server and its offline model whose older
- * part was just summarised, and the tree of its branches. docker/operator.png: the operator's page on a mock server. Needs
- * the same setup as the tests of the page.
+ * part was just summarised, and the tree of its branches. docker/operator.png: the operator's page on a mock server.
+ * Needs the same setup as the tests of the page.
  *
  *     cargo build && (cd tests/browser && npm ci && node screenshot.mjs)
  */

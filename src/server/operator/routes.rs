@@ -43,8 +43,6 @@ pub(in crate::server) fn routes(app: Arc<App>) -> Router<Arc<App>> {
         .route("/api/drain", post(levers::drain))
         // Routes that are added below this line need no credentials.
         .route_layer(middleware::from_fn_with_state(app, identify))
-        .route("/operator", get(operators_page))
-        .route("/operator/assets/{*name}", get(operators_asset))
 }
 
 /// Identifies the operator, and logs what they read.

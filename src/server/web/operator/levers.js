@@ -8,7 +8,7 @@
  * @property {"POST" | "DELETE"} method
  * @property {string} path
  * @property {object} [body]
- * @property {{ label: string, name: string, must?: string }} [field] a text to send, or one that must be typed to confirm
+ * @property {{ label: string, name: string, must?: string }} [field] a text to send, or `must` be typed to confirm
  * @property {boolean} [isDanger]
  */
 

@@ -35,10 +35,13 @@ export function sumOf(metrics, name, labels = {}) {
 
 /**
  * Returns the hooks that were called since the server started, by kind and point.
+ *
+ * @typedef {{ kind: string, point: string, calls: number, outcomes: Record<string, number> }} Calls
+ * @typedef {Calls & { meanMs: number | null }} Hook
  * @param {Metrics} metrics
  */
 export function hooksOf(metrics) {
-  /** @type {Map<string, { kind: string, point: string, outcomes: Record<string, number>, calls: number, meanMs: number | null }>} */
+  /** @type {Map<string, Hook>} */
   const hooks = new Map();
   for (const { labels: { kind, point, outcome }, value } of metrics.get("reseed_hook_calls_total") ?? []) {
     if (value === 0) continue;

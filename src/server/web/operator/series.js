@@ -12,7 +12,10 @@
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 
-/** @type {Record<string, { title: string, step: string, stepMs: number, count: number, readMs: number }>} `readMs` lies between two readings */
+/**
+ * The ranges of time; `readMs` lies between two readings.
+ * @type {Record<string, { title: string, step: string, stepMs: number, count: number, readMs: number }>}
+ */
 export const RANGES = {
   hour: { title: "Hour", step: "minute", stepMs: MINUTE_MS, count: 60, readMs: MINUTE_MS / 3 },
   day: { title: "Day", step: "hour", stepMs: HOUR_MS, count: 24, readMs: MINUTE_MS },

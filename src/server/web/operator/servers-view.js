@@ -1,4 +1,21 @@
-/** The servers: nodes, circuit breakers, hooks, MCP servers, and the levers that concern all: drain and backup. */
+/**
+ * The servers: nodes, circuit breakers, hooks, MCP servers, and the levers that concern all: drain and backup.
+ *
+ * @typedef {object} Node
+ * @property {number} node
+ * @property {string} name
+ * @property {string} [address]
+ * @property {string} version
+ * @property {string} state
+ * @property {number} sessions
+ * @property {number} connections
+ * @property {number} beatAgeMs
+ * @property {number} leaseMs
+ * @property {boolean} self
+ *
+ * @typedef {import("reseed-protocol").ToolServer & McpDetails} McpServer
+ * @typedef {{ error?: string, software?: string, transport?: string, tools: unknown[], tokens: number }} McpDetails
+ */
 
 import { ago, el, number, span } from "../dom.js";
 import { breakerReason, count } from "./format.js";
@@ -72,7 +89,7 @@ export class ServersView {
     put(this.places.hooks.body, hooks.length === 0 ? said("No hook was called since the server started.") : table("Hooks", ["Point", "Calls", "Mean time", "Failures:"], rows));
   }
 
-  /** @param {{ node: number, name: string, address?: string, version: string, state: string, sessions: number, connections: number, beatAgeMs: number, leaseMs: number, self: boolean }[]} items */
+  /** @param {Node[]} items */
   showNodes(items) {
     if (items.length === 0) return put(this.places.nodes.body, said("This server runs alone: its database is not shared."));
     const why = { living: "", draining: "It stops: no new turns start there.", silent: "It has not renewed its lease: it was killed, is paused, or has lost the database." };
@@ -98,7 +115,7 @@ export class ServersView {
     put(this.places.breakers.body, open.length === 0 ? said("None is open: automatic compaction works in every session in memory.") : table("Circuit breakers", ["Session", "User:", "Context", "Because:", "Last one"], rows), more);
   }
 
-  /** @param {{ items: { name: string, state: string, restarts: number, failure?: string, error?: string, leftOut?: string[], software?: string, transport?: string, tools: unknown[], tokens: number }[], tokens: number }} servers */
+  /** @param {{ items: McpServer[] }} servers */
   showMcp({ items }) {
     if (items.length === 0) return put(this.places.mcp.body, said("None is configured (MCP_FILE)."));
     const rows = items.map((item) => el("tr", {},

@@ -19,7 +19,8 @@
  * @property {string} [code]
  * @property {number} durationMs
  * @property {number} pausedMs
- * @typedef {{ items: Item[], nextCursor?: string, openSessions: number, operator?: { readsContent: boolean, writes?: boolean } }} Page
+ * @typedef {{ readsContent: boolean, writes?: boolean }} Rights
+ * @typedef {{ items: Item[], nextCursor?: string, openSessions: number, operator?: Rights }} Page
  */
 
 /** Sessions per request: of the newest ones, and of the sweep. The page parses and merges one in a few milliseconds. */

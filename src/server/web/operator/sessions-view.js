@@ -1,6 +1,6 @@
 /**
- * The list of sessions. Only the rows near the view are in the page, all of one height; a row keeps its element while it
- * is drawn, and with it the focus.
+ * The list of sessions. Only the rows near the view are in the page, all of one height; a row keeps its element while
+ * it is drawn, and with it the focus.
  *
  * @typedef {import("./session-store.js").Item} Item
  */
@@ -179,7 +179,8 @@ export class SessionsView {
   }
 
   /**
-   * Puts the rows in order, for the Tab key and for screen readers. The row with the focus is not moved: it would lose it.
+   * Puts the rows in order, for the Tab key and for screen readers. The row with the focus is not moved, because it
+   * would lose it.
    * @param {HTMLElement[]} nodes
    * @param {number} from the place of the first one in the list
    */

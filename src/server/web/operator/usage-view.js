@@ -18,8 +18,12 @@ const MINUTES = { limit: 2_000, pagesMax: 20 };
 let range = "hour";
 
 /**
- * @typedef {{ from: string, inputTokens: number, cachedTokens: number, cacheWriteTokens: number, outputTokens: number, reasoningTokens: number, costNanoUsd: number, estimatedCostNanoUsd: number, requests: number, model?: string, user?: string }} Sum
- * @typedef {{ minute: string, waiting?: number, pauses?: { totalMs: number }, compactions?: Record<string, number>, failures?: Record<string, number> }} Minute
+ * @typedef {"inputTokens" | "cachedTokens" | "cacheWriteTokens" | "outputTokens" | "reasoningTokens"} Tokens
+ * @typedef {Record<Tokens | "requests" | "costNanoUsd" | "estimatedCostNanoUsd", number>} Numbers
+ * @typedef {Numbers & { from: string, model?: string, user?: string }} Sum
+ *
+ * @typedef {Partial<Record<"compactions" | "failures", Record<string, number>>>} Counts
+ * @typedef {Counts & { minute: string, waiting?: number, pauses?: { totalMs: number } }} Minute
  */
 
 /** @param {Sum} sum */

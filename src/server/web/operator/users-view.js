@@ -66,7 +66,7 @@ export class UsersView {
     ]);
   }
 
-  /** @param {{ sessions: Record<string, number>, usage: Record<string, number>, sockets: number, class?: string, unanswered?: string[] }} about */
+  /** @param {User} about */
   showUser({ sessions, usage, sockets, class: named, unanswered = [] }) {
     if (unanswered.length > 0) this.said.textContent = `Without what these nodes know, which did not answer: ${unanswered.join(", ")}.`;
     put(this.facts, el("dl", { class: "tiles" }, tiles([["Sessions", number(sessions.count)], ["In memory", number(sessions.open ?? 0)], ["Connections", number(sockets)], ["Requests", number(usage.requests ?? 0)], ["Cost", money((usage.costNanoUsd ?? 0) + (usage.estimatedCostNanoUsd ?? 0))], ["Class", named ?? "–"]])));
@@ -100,7 +100,13 @@ export class UsersView {
 }
 
 /**
- * @typedef {{ budget: string, per: string, owner?: string, spentNanoUsd: number, spentTokens: number, reservedNanoUsd: number, reservedTokens: number, usedPercent: number, limitNanoUsd?: number, limitTokens?: number, refillsAt?: string }} Budget
+ * @typedef {Record<"spentNanoUsd" | "spentTokens" | "reservedNanoUsd" | "usedPercent", number>} Spent
+ * @typedef {{ budget: string, per: string, limitNanoUsd?: number, limitTokens?: number, refillsAt?: string }} Limit
+ * @typedef {Limit & Spent} Budget
+ *
+ * @typedef {Partial<Record<"requests" | "costNanoUsd" | "estimatedCostNanoUsd", number>>} Usage
+ * @typedef {{ sockets: number, class?: string, unanswered?: string[] }} Connected
+ * @typedef {Connected & { sessions: Record<string, number>, usage: Usage }} User
  */
 
 /**
