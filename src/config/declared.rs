@@ -194,9 +194,9 @@ settings! {
         host: IpAddr = "127.0.0.1", rules::address();
         /// The port; 0 picks a free port and logs it. If unset, it is the variable PORT, which hosting platforms set.
         ws_port: u16 = "8080", rules::whole("", 0..=65_535);
-        /// A port of its own for operators: `/metrics` and everything under `/api`, except tickets and principals, are
-        /// then served there only. `/healthz` and `/readyz` are served on both. 0 picks a free port and logs it. Unset
-        /// for one port.
+        /// A port of its own for operators: `/metrics`, the operator's page and everything under `/api` except tickets
+        /// and principals are then served there only. `/healthz` and `/readyz` are served on both. 0 picks a free port
+        /// and logs it. Unset for one port.
         operator_port: Option<u16> = "", rules::whole("", 0..=65_535).optional();
         /// A PEM file with the server's certificate and those that lead to its authority. With it and TLS_KEY_FILE the
         /// ports accept only TLS: https:// and wss://. Setting or unsetting both takes a restart.
