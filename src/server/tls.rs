@@ -37,7 +37,7 @@ const UNSENT_BYTES_MAX: usize = 16 * 1024;
 #[derive(Debug, Clone)]
 pub(crate) struct Identity {
     config: Arc<ServerConfig>,
-    /// The time after which the certificate is not valid. `None` if it has no end.
+    /// The time after which the certificate is not valid. `None` if the verifier does not name it.
     ends: Option<Timestamp>,
 }
 
@@ -83,7 +83,7 @@ impl Identity {
         match self.ends {
             Some(end) if end < SystemClock.now() => format!("warning: the certificate expired on {end}"),
             Some(end) => format!("the certificate is valid until {end}"),
-            None => "the certificate has no end".to_owned(),
+            None => "it is unknown until when the certificate is valid".to_owned(),
         }
     }
 }
