@@ -39,8 +39,8 @@ pub(super) fn router(app: Arc<App>, part: Part, port: u16) -> Router {
     if part != Part::Public {
         routes = routes
             .merge(operator::routes::routes(app.clone()))
-            .route("/operator", get(operators_page))
-            .route("/operator/assets/{*name}", get(operators_asset));
+            .route("/operator", get(pages::operators_page))
+            .route("/operator/assets/{*name}", get(pages::operators_asset));
     }
     let mut routes = routes.layer(DefaultBodyLimit::max(BODY_BYTES_MAX)).with_state(app.clone());
     if part != Part::Operator {

@@ -6,7 +6,6 @@ use crate::server::{
     app::App,
     audit,
     auth::{Refusal, bearer},
-    pages::{operators_asset, operators_page},
 };
 use axum::{
     Router,
