@@ -345,8 +345,8 @@ settings! {
         store_patience_secs: u64 = "10", rules::whole("seconds", 1..=300);
         /// How long the account of requests to models is kept, also for deleted sessions; 0 to keep it indefinitely.
         usage_retention_days: u32 = "400", rules::whole("days", 0..=36_500);
-        /// The directory into which `POST /api/backup` writes backups of a SQLite database, of this server alone. Unset,
-        /// they are made by the command `reseed backup` only.
+        /// The directory into which `POST /api/backup` writes backups of a SQLite database, of this server alone.
+        /// Unset, they are made by the command `reseed backup` only.
         backup_dir: Option<PathBuf> = "", rules::path().optional();
         /// How many days sessions are kept after their last change; 0 to keep them indefinitely. `90,guests=7,staff=0`
         /// differs by the class of their owners, as in BUDGETS_FILE or AUTH_JWT_CLASS_CLAIM. Open sessions stay.

@@ -1,5 +1,5 @@
-//! The audit log: who signed in, whose credentials were refused, what operators read and did, and what users deleted. It
-//! never contains conversation text, tokens or names of sessions, and the rate of refusals and reads is bounded.
+//! The audit log: who signed in, whose credentials were refused, what operators read and did, and what users deleted.
+//! It never contains conversation text, tokens or names of sessions, and the rate of refusals and reads is bounded.
 //!
 //! Acts, refusals and reads are lines of the server's log. With AUDIT_FILE, everything is also in a file as a
 //! [hash chain](chain). If it cannot be written, acts are refused: nothing is done without a trace. Sign-ins, refusals,

@@ -1,13 +1,14 @@
-//! The state of the backups that operators start.
+//! The backups of this server: one at a time, into BACKUP_DIR.
 
 use crate::{
     clock::{Clock as _, SystemClock},
     config::Database,
-    store::sqlite::{BackupError, BackupProgress},
+    store::sqlite::{BackupError, BackupProgress, backup},
 };
 use reseed_protocol::{ErrorBody, ErrorCode, Timestamp};
 use serde::Serialize;
 use std::{
+    fs, io,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -45,6 +46,7 @@ impl Backups {
         Self { database, directory, newest: Mutex::default() }
     }
 
+    /// Returns the newest backup since the start.
     pub(super) fn newest(&self) -> MutexGuard<'_, Option<Newest>> {
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -82,12 +84,23 @@ impl Backups {
         Ok((begun, file))
     }
 
-    pub(super) fn progress(&self, BackupProgress { pages, pages_done }: BackupProgress) {
-        if let Some(newest) = &mut *self.newest() {
-            (newest.pages, newest.pages_done) = (pages, pages_done);
-        }
+    /// Writes the backup that has begun, as long as `goes_on`.
+    pub(super) fn write(&self, path: &Path, file: &Path, goes_on: impl Fn() -> bool) -> Result<u64, BackupError> {
+        let directory = file.parent().unwrap_or(Path::new("."));
+        let removed = remove_partial(directory);
+        let made = removed.map_err(|source| BackupError::Io { path: directory.to_owned(), source }).and_then(|()| {
+            backup(path, file, |BackupProgress { pages, pages_done }| {
+                if let Some(newest) = &mut *self.newest() {
+                    (newest.pages, newest.pages_done) = (pages, pages_done);
+                }
+                goes_on()
+            })
+        });
+        self.end(&made);
+        made
     }
 
+    /// Records how the newest backup has ended.
     pub(super) fn end(&self, made: &Result<u64, BackupError>) {
         if let Some(newest) = &mut *self.newest() {
             newest.state = if made.is_ok() { "done" } else { "failed" };
@@ -96,4 +109,16 @@ impl Backups {
             newest.error = made.as_ref().err().map(ToString::to_string);
         }
     }
+}
+
+/// Removes what a killed server has left. The directory is for the backups of one server.
+fn remove_partial(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
+        if name.starts_with("reseed-") && name.contains(".db.partial") {
+            fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
 }

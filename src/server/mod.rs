@@ -28,8 +28,8 @@
 //!
 //! HTTP:
 //! - `routes`: the routes; `answers`: what their handlers share
-//! - `app`: the state shared by all connections
-//! - `repeats`: repeated requests of operators; `backups`: the state of backups; [`retention`]: deletes old sessions
+//! - `app`: the state shared by all connections; `backups`: backups into BACKUP_DIR
+//! - `repeats`: repeated requests of operators; [`retention`]: deletes old sessions
 //! - `operator`: health, metrics, statistics, usage, the context of a session, MCP servers, and what operators change
 //! - `pages`: the pages over HTTP
 //! - `web`: the pages; `bundle`: joins its modules and style sheets; `offered`: the strategies that it lists

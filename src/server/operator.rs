@@ -1,5 +1,5 @@
-//! HTTP endpoints for operators: health, metrics, session statistics, usage, budgets, minutes, the context of a session,
-//! backups, and MCP servers.
+//! HTTP endpoints for operators: health, metrics, session statistics, usage, budgets, minutes, the context of a
+//! session, backups, and MCP servers.
 
 pub(super) mod backup;
 pub(super) mod budgets;

@@ -1,5 +1,5 @@
-//! The hash chain of the audit log: one JSON object per line, each with the SHA-256 of the line before it. So a line that
-//! is changed, removed, inserted or moved shows.
+//! The hash chain of the audit log: one JSON object per line, each with the SHA-256 of the line before it. So a line
+//! that is changed, removed, inserted or moved shows.
 //!
 //! - The hash is that of a line's bytes without its line break.
 //! - `seq` grows by one. Each file begins with a line [`BEGIN`]. In the first file it has `seq` 1 and the hash

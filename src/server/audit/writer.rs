@@ -59,7 +59,8 @@ enum State {
 }
 
 impl Chain {
-    /// Opens the file, and continues its chain. A new file continues `head`, after unfinished bytes with the hash `torn`.
+    /// Opens the file, and continues its chain. A new file continues `head`, after unfinished bytes with the hash
+    /// `torn`.
     fn open(path: &Path, head: Head, torn: Option<String>) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).append(true).create(true);

@@ -8,7 +8,7 @@ use crate::{
         audit::{ASKED, chain::Line},
         auth::Operator,
     },
-    store::sqlite::{BackupError, backup},
+    store::sqlite::BackupError,
 };
 use axum::{
     Json,
@@ -19,7 +19,6 @@ use axum::{
 use reseed_protocol::{ErrorBody, ErrorCode};
 use serde_json::json;
 use std::{
-    fs, io,
     path::{Path, PathBuf},
     sync::Arc,
     thread,
@@ -57,7 +56,7 @@ pub(super) async fn start(lever: Lever, State(app): State<Arc<App>>) -> Response
                 }
             };
             let ended = app.clone();
-            let work = move || write(&app, puller.operator.name, &path, directory, &file);
+            let work = move || write(&app, puller.operator.name, &path, &file);
             // A thread of its own, which does not keep the server from stopping.
             if let Err(source) = thread::Builder::new().name(BACKUP.to_owned()).spawn(work) {
                 ended.backups.end(&Err(BackupError::Io { path: PathBuf::new(), source }));
@@ -68,29 +67,11 @@ pub(super) async fn start(lever: Lever, State(app): State<Arc<App>>) -> Response
 }
 
 /// Writes a backup, and records how it ended.
-fn write(app: &App, who: String, path: &Path, directory: PathBuf, file: &Path) {
-    let went_on = |progress| {
-        app.backups.progress(progress);
-        !app.stopping.is_draining()
-    };
-    let removed = remove_partial(&directory).map_err(|source| BackupError::Io { path: directory, source });
-    let made = removed.and_then(|()| backup(path, file, went_on));
+fn write(app: &App, who: String, path: &Path, file: &Path) {
+    let made = app.backups.write(path, file, || !app.stopping.is_draining());
     if let Err(error) = &made {
         tracing::error!(%error, "back up the database");
     }
     let outcome = if made.is_ok() { "done" } else { "failed" };
     app.admission.audit.note(BACKUP, Line { who, outcome: outcome.to_owned(), ..Line::default() });
-    app.backups.end(&made);
-}
-
-/// Removes what a killed server has left. The directory is for the backups of one server.
-fn remove_partial(directory: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
-        if name.starts_with("reseed-") && name.contains(".db.partial") {
-            fs::remove_file(&path)?;
-        }
-    }
-    Ok(())
 }
