@@ -340,58 +340,40 @@ metrics! {
         "Answered requests of unknown cost: the model has no price, or its server reported no usage.";
     // The metrics of the GenAI conventions. `trace/series.rs` has their names there.
     INFERENCE_DURATION: Histogram(INFERENCE_SECONDS), "gen_ai_client_inference_duration_seconds" {
-        gen_ai_operation_name: ["chat"],
-        gen_ai_provider_name: PROVIDERS,
-        gen_ai_request_model: [OTHER],
+        gen_ai_operation_name: ["chat"], gen_ai_provider_name: PROVIDERS, gen_ai_request_model: [OTHER],
         error_type: [""],
     },
         "Duration of a request to a model, from sending it to the end of its answer, by error code if it failed.";
     INFERENCE_FIRST_CHUNK: Histogram(INFERENCE_SECONDS), "gen_ai_client_inference_time_to_first_chunk_seconds" {
-        gen_ai_operation_name: ["chat"],
-        gen_ai_provider_name: PROVIDERS,
-        gen_ai_request_model: [OTHER],
+        gen_ai_operation_name: ["chat"], gen_ai_provider_name: PROVIDERS, gen_ai_request_model: [OTHER],
     },
         "Time from sending a request to a model to the first piece of its answer.";
     INFERENCE_INPUT_TOKENS: Histogram(INFERENCE_TOKENS), "gen_ai_client_inference_operation_input_tokens" {
-        gen_ai_operation_name: ["chat"],
-        gen_ai_provider_name: PROVIDERS,
-        gen_ai_request_model: [OTHER],
+        gen_ai_operation_name: ["chat"], gen_ai_provider_name: PROVIDERS, gen_ai_request_model: [OTHER],
     },
         "Input tokens of a request, as the model server reported them.";
     INFERENCE_OUTPUT_TOKENS: Histogram(INFERENCE_TOKENS), "gen_ai_client_inference_operation_output_tokens" {
-        gen_ai_operation_name: ["chat"],
-        gen_ai_provider_name: PROVIDERS,
-        gen_ai_request_model: [OTHER],
+        gen_ai_operation_name: ["chat"], gen_ai_provider_name: PROVIDERS, gen_ai_request_model: [OTHER],
     },
         "Output tokens of a request, as the model server reported them.";
     INFERENCE_INPUT_TOKENS_TOTAL: Counter, "gen_ai_client_inference_usage_input_tokens_total" {
-        gen_ai_operation_name: ["chat"],
-        gen_ai_provider_name: PROVIDERS,
-        gen_ai_request_model: [OTHER],
+        gen_ai_operation_name: ["chat"], gen_ai_provider_name: PROVIDERS, gen_ai_request_model: [OTHER],
     },
         "Input tokens that the model server reported, including cached ones.";
     INFERENCE_OUTPUT_TOKENS_TOTAL: Counter, "gen_ai_client_inference_usage_output_tokens_total" {
-        gen_ai_operation_name: ["chat"],
-        gen_ai_provider_name: PROVIDERS,
-        gen_ai_request_model: [OTHER],
+        gen_ai_operation_name: ["chat"], gen_ai_provider_name: PROVIDERS, gen_ai_request_model: [OTHER],
     },
         "Output tokens that the model server reported, including reasoning.";
     INFERENCE_CACHE_READ_TOKENS_TOTAL: Counter, "gen_ai_client_inference_usage_cache_read_input_tokens_total" {
-        gen_ai_operation_name: ["chat"],
-        gen_ai_provider_name: PROVIDERS,
-        gen_ai_request_model: [OTHER],
+        gen_ai_operation_name: ["chat"], gen_ai_provider_name: PROVIDERS, gen_ai_request_model: [OTHER],
     },
         "Input tokens read from the provider's cache.";
     INFERENCE_CACHE_WRITE_TOKENS_TOTAL: Counter, "gen_ai_client_inference_usage_cache_write_input_tokens_total" {
-        gen_ai_operation_name: ["chat"],
-        gen_ai_provider_name: PROVIDERS,
-        gen_ai_request_model: [OTHER],
+        gen_ai_operation_name: ["chat"], gen_ai_provider_name: PROVIDERS, gen_ai_request_model: [OTHER],
     },
         "Input tokens written to the provider's cache.";
     INFERENCE_REASONING_TOKENS_TOTAL: Counter, "gen_ai_client_inference_usage_reasoning_output_tokens_total" {
-        gen_ai_operation_name: ["chat"],
-        gen_ai_provider_name: PROVIDERS,
-        gen_ai_request_model: [OTHER],
+        gen_ai_operation_name: ["chat"], gen_ai_provider_name: PROVIDERS, gen_ai_request_model: [OTHER],
     },
         "Output tokens used for reasoning.";
     BUDGET_REFUSALS_TOTAL: Counter, "reseed_budget_refusals_total" {

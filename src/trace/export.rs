@@ -26,7 +26,7 @@ use std::{
     error::Error,
     future::Future,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, SystemTime},
@@ -41,6 +41,9 @@ use tokio_util::sync::CancellationToken;
 /// The time limit for one export.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The time limit for sending what is left when the server stops.
+const FLUSH_TIME: Duration = Duration::from_secs(3);
+
 /// The interval between exports of metrics, in milliseconds, unless OTEL_METRIC_EXPORT_INTERVAL sets another.
 const METRICS_INTERVAL_MS: u64 = 60_000;
 
@@ -51,7 +54,7 @@ const SERVICE: &str = "reseed";
 pub(super) struct Running {
     provider: SdkTracerProvider,
     stopped: CancellationToken,
-    metrics: std::sync::Mutex<Option<JoinHandle<()>>>,
+    metrics: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// Starts to export to this endpoint.
@@ -77,7 +80,7 @@ pub(super) fn start(
     let tracer = BoxedTracer::new(Box::new(provider.tracer(SERVICE)));
     let stopped = CancellationToken::new();
     let pushing = push(format!("{address}/v1/metrics"), http, resource, metrics, stopped.clone());
-    let metrics = std::sync::Mutex::new(Some(tokio::spawn(pushing)));
+    let metrics = Mutex::new(Some(tokio::spawn(pushing)));
     Ok((Running { provider, stopped, metrics }, tracer))
 }
 
@@ -188,17 +191,17 @@ fn headers() -> HeaderMap {
 }
 
 impl Running {
-    /// Sends what is left, for at most this long.
-    pub(super) async fn stop(&self, limit: Duration) {
+    /// Sends what is left, for at most [`FLUSH_TIME`].
+    pub(super) async fn stop(&self) {
         self.stopped.cancel();
         let provider = self.provider.clone();
-        let spans = spawn_blocking(move || provider.shutdown_with_timeout(limit));
-        let metrics = self.metrics.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        let spans = spawn_blocking(move || provider.shutdown_with_timeout(FLUSH_TIME));
+        let metrics = self.metrics.lock().unwrap_or_else(PoisonError::into_inner).take();
         let metrics = async {
             if let Some(metrics) = metrics {
                 let _ = metrics.await;
             }
         };
-        let _ = timeout(limit, async { tokio::join!(spans, metrics) }).await;
+        let _ = timeout(FLUSH_TIME, async { tokio::join!(spans, metrics) }).await;
     }
 }

@@ -28,7 +28,7 @@ use opentelemetry::{
     trace::{Span as _, Status, TraceContextExt as _, TraceState, Tracer as _},
 };
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc};
 
 /// The header of a context, and its name in the `_meta` of MCP.
 pub(crate) const TRACEPARENT: &str = "traceparent";
@@ -37,9 +37,6 @@ pub(crate) const TRACESTATE: &str = "tracestate";
 
 /// Maximum bytes of a `tracestate` that is passed on, as the specification recommends.
 const TRACESTATE_BYTES_MAX: usize = 512;
-
-/// The time limit for sending the last spans when the server stops.
-const FLUSH_TIME: Duration = Duration::from_secs(3);
 
 /// Makes spans, if an endpoint is set. Cheap to clone.
 #[derive(Clone, Default)]
@@ -229,7 +226,7 @@ impl Exports {
     pub(crate) async fn stop(&self) {
         #[cfg(feature = "otel")]
         if let Some(running) = &self.running {
-            running.stop(FLUSH_TIME).await;
+            running.stop().await;
         }
     }
 }
