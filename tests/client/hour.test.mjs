@@ -14,6 +14,7 @@ import { Account, groupBy } from "./hour/account.mjs";
 import { CLASSES, Model } from "./hour/model.mjs";
 import { seeded } from "./seeded.mjs";
 import { Servers } from "./hour/servers.mjs";
+import { readPage, verifyAudit } from "./hour/witnesses.mjs";
 import { isLimited, ownerOf, SPEED, User } from "./hour/users.mjs";
 
 const USERS = Number(process.env.USERS ?? 20);
@@ -36,6 +37,8 @@ class World {
   /** The numbers of requests whose answers clients were told of, with the time. What is told is stored. */
   told = new Map();
   refusedByBudget = [];
+  /** The deleted sessions. */
+  deleted = [];
   counts = new Map();
   clients = [];
   /** Aborted when the test ends, which may have failed. */
@@ -60,6 +63,7 @@ class World {
 
   /** Notes which answers a durable event has. */
   hear(event) {
+    if (process.env.DUMP) (this.events ??= []).push([Date.now(), event.sessionId, event.type, event.payload?.jobId, event.payload?.error?.code, event.payload?.status]);
     if (event.seq === undefined) return;
     for (const [, number, call] of JSON.stringify(event).matchAll(/#(\d+)|call_(\d+)/g)) {
       this.told.set(Number(number ?? call), this.told.get(Number(number ?? call)) ?? Date.now());
@@ -75,7 +79,7 @@ async function disturb({ servers, model, world, random, raise }) {
   let raisedAt = Infinity;
   for (let fault = 0; fault < faults; fault += 1) {
     await world.sleep(began + ((fault + 0.6 + 0.3 * random()) / (faults + 0.5)) * (world.until - began) - Date.now());
-    const node = servers.nodes[(fault + (SEED % 2)) % servers.nodes.length];
+    const node = servers.nodes[Math.floor(random() * servers.nodes.length)];
     if (fault % 2 === 0) {
       // While it receives the end of an answer, or a moment later.
       const moment = async (key) => {
@@ -118,16 +122,20 @@ async function play({ nodes, users }) {
 
     assert.deepEqual(model.wrong, []);
     const account = new Account({ model, servers, world, kills });
+    if (process.env.DUMP) (await import("node:fs")).writeFileSync(`${process.env.DUMP}${nodes}.json`, JSON.stringify({ requests: model.requests, rows: servers.rows(), sessions: [...world.sessions], told: [...world.told], kills: [...kills], ends: servers.ends, events: world.events }));
     account.requestsAndRows();
     await account.sums();
     account.metrics();
     await account.budgets([{ from: 0, nano: budget }, { from: raisedAt, nano: budget * 1.5 }]);
+    await readPage(servers.nodes[0], account.total, account.byUser);
+    await servers.stop();
+    account.audited = verifyAudit(servers.nodes, world.deleted, seeded(SEED));
     tell(account, nodes);
   } finally {
     world.over.abort();
     world.clients.forEach((client) => client.close());
     model.close();
-    await servers.stop();
+    await servers.remove();
   }
 }
 
@@ -147,9 +155,11 @@ async function quiet(servers) {
 }
 
 /** Prints what happened. */
-function tell({ world, requests, reported, estimated, reservations, crossed, lost, kills, uncounted, overrun, total }, nodes) {
+function tell({ world, requests, reported, estimated, reservations, unsent, crossed, lost, kills, uncounted, overrun, total, audited }, nodes) {
   const count = (items, name) => [...groupBy(items, name)].map(([name, { length }]) => `${name} ${length}`).sort().join(", ");
-  const text = (request) => `#${request.number} ${request.purpose} ${request.state} ${kills.get(request.key) - request.endedAt} ms before`;
+  const inProgress = lost.filter(({ state }) => state !== "reported").length;
+  const ended = lost.filter(({ state }) => state === "reported");
+  const text = ({ number, purpose, key, endedAt }) => `#${number} (${purpose}) ${kills.get(key) - endedAt} ms before ${key} was gone`;
   const dollars = (nano) => `$${(nano / 1e9).toFixed(9)}`;
   const lines = [
     `${world.users} users, ${MINUTES} minutes, ${nodes} servers, kills of ${[...kills.keys()].join(", ")}; SEED=${SEED}`,
@@ -157,9 +167,11 @@ function tell({ world, requests, reported, estimated, reservations, crossed, los
     `requests: ${requests.length}; ${count(requests, ({ state }) => state)}; reported: ${count(reported, ({ purpose }) => purpose)}`,
     `tokens: ${CLASSES.map((kind) => `${kind} ${reported.reduce((sum, { tokens }) => sum + tokens[kind], 0)}`).join(", ")}`,
     `cost: ${dollars(total.costNanoUsd)}, and ${dollars(total.estimatedCostNanoUsd)} in ${estimated.length} estimates, of which ` +
-      `${crossed.length} were cancelled while the report was on its way, and ${reservations.length} are reservations of killed servers`,
-    `lost with a killed server: ${lost.map(text).join(", ") || "nothing"}`,
+      `${crossed.length} were cancelled while the report was on its way, ${unsent.length} before the request came, and ` +
+      `${reservations.length} are reservations of killed servers`,
+    `lost with killed servers: ${inProgress} answers in progress, and ${ended.length} that were just reported: ${ended.map(text).join(", ")}`,
     `answered after the last reading of metrics: ${uncounted}; budgets passed by at most ${dollars(overrun)}`,
+    `the page shows these sums, and ${audited} lines of the audit log are unchanged`,
   ];
   console.log(lines.join("\n"));
 }

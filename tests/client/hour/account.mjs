@@ -55,8 +55,9 @@ export class Account {
 
   /**
    * Every reported request is a row, once, and nothing else is. A request without a report is an estimated row, once;
-   * refused ones are none. Three things are left, and only these: what killed processes lost; reports that were on their
-   * way when the server cancelled the request, which are estimated; and reservations of killed processes.
+   * refused ones are none. Besides, there is only this: what killed processes lost, and the reservations that they left;
+   * reports that were on their way when the server cancelled the request, which is estimated; and requests that it
+   * cancelled while they were on their way to the model.
    */
   requestsAndRows() {
     const whose = (of) => [of.owner, this.sessionOf(of), of.model, of.purpose].join(" ");
@@ -65,19 +66,25 @@ export class Account {
     const [unwritten, invented] = pair(this.reported, sent.filter(({ isReported }) => isReported), exactly);
     assert.deepEqual(invented, [], "rows that the model did not report, or twice");
     this.estimated = sent.filter(({ isReported }) => !isReported);
-    const began = this.requests.filter(({ state }) => ["left", "broken"].includes(state));
+    // Those that cannot have been lost have the first claim to a row.
+    const began = this.requests
+      .filter(({ state }) => ["left", "broken"].includes(state))
+      .sort((a, b) => this.#mayBeLost(a) - this.#mayBeLost(b));
     const [unestimated, more] = pair(began, this.estimated, whose);
     // What was told was not cancelled.
     const mayCross = unwritten.filter(({ number }) => !this.world.told.has(number));
-    const [gone, reservations] = pair(mayCross, more, whose);
+    const [gone, surplus] = pair(mayCross, more, whose);
     this.crossed = mayCross.filter((request) => !gone.includes(request));
     this.lost = [...unwritten, ...unestimated].filter((request) => !this.crossed.includes(request));
     const unexplained = this.lost.filter((request) => !this.#mayBeLost(request));
     assert.deepEqual(unexplained, [], "requests without a row");
-    this.reservations = reservations;
-    for (const [owner, rows] of groupBy(reservations, ({ owner }) => owner)) {
-      const most = isLimited(owner) ? 3 * this.kills.size : 0;
-      assert.ok(rows.length <= most, `estimates without a request: ${JSON.stringify(rows)}`);
+    // Of a killed server's reservation, the request may not have been sent; and of a cancelled one, no word was answered.
+    this.reservations = surplus.filter(({ owner }) => isLimited(owner) && this.kills.size > 0);
+    this.unsent = surplus.filter((row) => !this.reservations.includes(row));
+    assert.deepEqual(this.unsent.filter(({ tokens }) => tokens.output > 0), [], "estimates of answers that nobody gave");
+    assert.ok(this.unsent.length <= 3 + this.requests.length / 100, `${this.unsent.length} requests never came`);
+    for (const [owner, { length }] of groupBy(this.reservations, ({ owner }) => owner)) {
+      assert.ok(length <= 3 * this.kills.size, `${owner} has ${length} reservations without a request`);
     }
   }
 
@@ -104,6 +111,13 @@ export class Account {
         const sorted = (items) => items.toSorted((a, b) => (a[by] < b[by] ? -1 : 1));
         assert.deepEqual(sorted(await this.servers.usage(node, `by=${by}`)), sorted(expected), `sums by ${by}`);
         if (by === "total") [this.total] = expected;
+        if (by === "user") this.byUser = expected;
+      }
+      for (const step of ["minute", "hour", "day"]) {
+        const steps = await this.servers.usage(node, `by=total&step=${step}`);
+        for (const [name, sum] of Object.entries(this.total)) {
+          assert.equal(steps.reduce((sum, item) => sum + item[name], 0), sum, `${name} by ${step}`);
+        }
       }
     }
   }

@@ -105,7 +105,7 @@ export class Model {
   /** Reads whose request it is, and what it is for. */
   #read({ headers }, body, isMessages) {
     const tags = new Set(JSON.stringify([body.messages, body.system]).match(/\bu\d{3}c\d+\b/g));
-    assert.equal(tags.size, 1, `a request has the texts of ${[...tags]}`);
+    assert.equal(tags.size, 1, `a request has the texts of ${[...tags].join(" and ") || "nobody"}: ${JSON.stringify(body).slice(0, 4_000)}`);
     const [tag] = tags;
     const said = body.messages.map(({ role, content }) => ({
       role,

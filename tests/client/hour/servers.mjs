@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { Server } from "../../browser/server.mjs";
 import { CLASSES, OUTPUT_MAX, PRICES, WINDOW } from "./model.mjs";
 
-const OPERATOR = "operator-token-of-some-length";
+export const OPERATOR = "operator-token-of-some-length";
 /** The secret that the servers share. */
 const NODE_TOKEN = "a-secret-of-more-than-32-characters-for-nodes";
 
@@ -93,6 +93,7 @@ export class Servers {
       OPERATOR_TOKENS: `ops:${OPERATOR}`,
       BUDGETS_FILE: servers.budgetsFile,
       USAGE_RETENTION_DAYS: "0",
+      AUDIT_FILE: "audit",
       LOG_LEVEL: "warn",
     };
     for (let at = 0; at < nodes; at += 1) {
@@ -160,7 +161,9 @@ export class Servers {
     node.isUp = false;
     await this.scrape(node);
     await moment(node.key);
+    (this.ends ??= []).push([node.key, signal, Date.now()]);
     await node.end(signal);
+    this.ends.push([node.key, "gone", Date.now()]);
   }
 
   async get(node, path, as = "json") {
@@ -200,6 +203,10 @@ export class Servers {
   }
 
   async stop() {
+    for (const node of this.nodes) await node.end();
+  }
+
+  async remove() {
     for (const node of this.nodes) await node.remove();
     await this.postgres?.stop();
     rmSync(join(this.budgetsFile, ".."), { recursive: true });

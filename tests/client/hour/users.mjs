@@ -57,7 +57,6 @@ export class User {
       throw new Error(`${this.owner} failed: ${error.code ?? error.name}: ${error.message}`, { cause: error });
     } finally {
       this.client?.close();
-      this.doing = "";
     }
   }
 
@@ -93,7 +92,6 @@ export class User {
 
   /** Does something that may be refused, or lost with a server. Returns undefined then. */
   async #attempt(act) {
-    this.doing = String(act);
     try {
       return await act();
     } catch (error) {
@@ -120,14 +118,13 @@ export class User {
     const session = await this.#attempt(() => this.client.createSession({ entries: 1000, tools: { look } }));
     if (!session) return;
     world.count("sessions");
-    this.session = session;
     world.sessions.set(tag, session.id);
     const end = session.onEvent((event) => world.hear(event));
     for (let turns = 2 + Math.floor(random() * 9); turns > 0 && this.#goesOn(); turns -= 1) {
       await this.#turn(session, tag);
       await this.#pause(THINK_SECS);
     }
-    if (random() < 0.25 && (await this.#attempt(() => session.delete()))) world.count("deleted sessions");
+    if (random() < 0.25 && (await this.#attempt(() => session.delete()))) world.deleted.push(session.id);
     end();
     await this.#attempt(() => session.close());
   }
