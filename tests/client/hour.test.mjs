@@ -4,22 +4,25 @@
  *
  *     USERS=200 MINUTES=60 node --test hour.test.mjs    a whole hour, in five minutes; tests/soak/hour.sh runs it
  *     SEED=72 node --test hour.test.mjs                 makes the same choices again, though not at the same moments
+ *     KEEP=/tmp/hour node --test hour.test.mjs          keeps all requests and rows, to explain a failure
  */
 
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
 import { setMaxListeners } from "node:events";
+import { writeFileSync } from "node:fs";
+import { describe, test } from "node:test";
 import { setTimeout } from "node:timers/promises";
 import { Account, groupBy } from "./hour/account.mjs";
 import { CLASSES, Model } from "./hour/model.mjs";
-import { seeded } from "./seeded.mjs";
 import { Servers } from "./hour/servers.mjs";
-import { readPage, verifyAudit } from "./hour/witnesses.mjs";
 import { isLimited, ownerOf, SPEED, User } from "./hour/users.mjs";
+import { readPage, verifyAudit } from "./hour/witnesses.mjs";
+import { seeded } from "./seeded.mjs";
 
 const USERS = Number(process.env.USERS ?? 20);
 const MINUTES = Number(process.env.MINUTES ?? 3);
 const SEED = Number(process.env.SEED ?? Math.floor(Math.random() * 1_000_000));
+const { KEEP } = process.env;
 /** Simulated minutes between two faults. */
 const FAULT_MINUTES = 10;
 /** Milliseconds for which a killed server is away. */
@@ -63,7 +66,6 @@ class World {
 
   /** Notes which answers a durable event has. */
   hear(event) {
-    if (process.env.DUMP) (this.events ??= []).push([Date.now(), event.sessionId, event.type, event.payload?.jobId, event.payload?.error?.code, event.payload?.status]);
     if (event.seq === undefined) return;
     for (const [, number, call] of JSON.stringify(event).matchAll(/#(\d+)|call_(\d+)/g)) {
       this.told.set(Number(number ?? call), this.told.get(Number(number ?? call)) ?? Date.now());
@@ -103,6 +105,10 @@ async function disturb({ servers, model, world, random, raise }) {
   return { kills, raisedAt };
 }
 
+function keep(file, what) {
+  if (KEEP) writeFileSync(file, JSON.stringify(what, (_, value) => (value instanceof Map ? [...value] : value)));
+}
+
 async function play({ nodes, users }) {
   const owners = Array.from({ length: users }, (_, number) => ownerOf(number));
   const budget = 4e6 + MINUTES * 1e6;
@@ -122,7 +128,7 @@ async function play({ nodes, users }) {
 
     assert.deepEqual(model.wrong, []);
     const account = new Account({ model, servers, world, kills });
-    if (process.env.DUMP) (await import("node:fs")).writeFileSync(`${process.env.DUMP}${nodes}.json`, JSON.stringify({ requests: model.requests, rows: servers.rows(), sessions: [...world.sessions], told: [...world.told], kills: [...kills], ends: servers.ends, events: world.events }));
+    keep(`${KEEP}-${nodes}.json`, { requests: model.requests, rows: account.rows, sessions: world.sessions, told: world.told, kills });
     account.requestsAndRows();
     await account.sums();
     account.metrics();
@@ -176,7 +182,7 @@ function tell({ world, requests, reported, estimated, reservations, unsent, cros
   console.log(lines.join("\n"));
 }
 
-describe("an hour of use", { concurrency: true }, () => {
+describe(`an hour of use, SEED=${SEED}`, { concurrency: true }, () => {
   test(`${USERS} users on two servers with PostgreSQL`, () => play({ nodes: 2, users: USERS }));
   test(`${Math.ceil(USERS / 2)} users on one server with SQLite`, () => play({ nodes: 1, users: Math.ceil(USERS / 2) }));
 });

@@ -3,8 +3,8 @@
 # after changes of what is named. Some hours on two cores.
 #
 #     tests/soak/full.sh              everything
-#     tests/soak/full.sh core sim     only these; all are: core replay sim cluster disk kill kill_nodes lossy cuts
-#                                     client codex litellm openresponses asyncapi docs image
+#     tests/soak/full.sh core sim     only these; all are: core replay sim cluster disk kill kill_nodes hour
+#                                     lossy cuts client codex litellm openresponses asyncapi docs image
 #
 # One line a step with its time; a step that fails prints its end, with the seed that repeats it.
 set -uo pipefail
@@ -21,6 +21,7 @@ declare -A steps=(
     [disk]='tests/soak/disk.sh 10000'
     [kill]='tests/soak/kill.sh 1000'
     [kill_nodes]='tests/soak/kill_nodes.sh 200'
+    [hour]='cargo build --locked --bins && tests/soak/hour.sh'
     [lossy]='LOST=10000 cargo test --locked --test it surviving::lossy'
     [cuts]='CUTS=all cargo test --locked --test it surviving::cuts'
     [client]='CUTS=10000 tests/client/run'
@@ -42,7 +43,7 @@ declare -A steps=(
     [docs]='RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps'
     [image]='docker/build.sh "$logs/image" && "$logs/image/reseed" --version && "$logs/image/reseed-shell" --version'
 )
-order=(core replay sim cluster disk kill kill_nodes lossy cuts client codex litellm openresponses asyncapi docs
+order=(core replay sim cluster disk kill kill_nodes hour lossy cuts client codex litellm openresponses asyncapi docs
     image)
 
 failed=0

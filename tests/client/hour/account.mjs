@@ -66,7 +66,8 @@ export class Account {
     const [unwritten, invented] = pair(this.reported, sent.filter(({ isReported }) => isReported), exactly);
     assert.deepEqual(invented, [], "rows that the model did not report, or twice");
     this.estimated = sent.filter(({ isReported }) => !isReported);
-    // Those that cannot have been lost have the first claim to a row.
+    // Those that cannot have been lost have the first claim to a row, and rows with an answer have the first to a request.
+    this.estimated.sort((a, b) => a.tokens.output - b.tokens.output);
     const began = this.requests
       .filter(({ state }) => ["left", "broken"].includes(state))
       .sort((a, b) => this.#mayBeLost(a) - this.#mayBeLost(b));

@@ -161,9 +161,7 @@ export class Servers {
     node.isUp = false;
     await this.scrape(node);
     await moment(node.key);
-    (this.ends ??= []).push([node.key, signal, Date.now()]);
     await node.end(signal);
-    this.ends.push([node.key, "gone", Date.now()]);
   }
 
   async get(node, path, as = "json") {
