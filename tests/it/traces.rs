@@ -114,7 +114,7 @@ async fn a_turn_is_a_tree_of_spans_whose_context_reaches_everybody() {
     for (name, value) in [
         ("reseed.compaction.trigger", "threshold"),
         ("reseed.compaction.background", "false"),
-        ("reseed.compaction.step", "model_summary"),
+        ("reseed.compaction.step", "chunked_summary"),
     ] {
         assert_eq!(compaction.attribute(name), value, "{compaction:#?}");
     }
@@ -176,7 +176,7 @@ async fn a_compaction_in_the_background_is_linked_to_its_turn() {
     let turn = spans.iter().find(|span| compaction.links.contains(&span.id)).expect("a link");
     assert_eq!((turn.name.as_str(), turn.parent.as_str()), ("turn", ""));
     assert_ne!(turn.trace, compaction.trace);
-    // The first summary lacks something, so the model is asked for it.
+    // There are two requests: in this small window, one is not enough.
     assert_eq!(tree(&spans, &compaction.id, 0), "chat test\nchat test\n");
 }
 
