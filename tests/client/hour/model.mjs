@@ -7,6 +7,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { createServer } from "node:http";
+import { setTimeout as sleep } from "node:timers/promises";
 import { seeded } from "../seeded.mjs";
 
 /** Tokens that fit into a request. A few turns fill them. */
@@ -38,7 +39,6 @@ export const words = (random, count) =>
   Array.from({ length: count }, () => WORDS[Math.floor(random() * WORDS.length)]).join(" ");
 
 const tokensOf = (value) => Math.ceil(Buffer.byteLength(JSON.stringify(value)) / 4);
-const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** What may happen to a request, with its share. The rest is answered. */
 const FAULTS = [
@@ -99,12 +99,12 @@ export class Model {
       if (asked.state === "running") Object.assign(asked, { state: "left", endedAt: Date.now() });
     };
     response.on("close", left);
-    await this.#answer(asked, isMessages ? new Messages(response, body) : new Chat(response, body), response);
+    await this.#answer(asked, (isMessages ? messages : chat)(body.model), response);
   }
 
   /** Reads whose request it is, and what it is for. */
   #read({ headers }, body, isMessages) {
-    const tags = new Set(JSON.stringify([body.messages, body.system]).match(/\bu\d{3}c\d+\b/g));
+    const tags = new Set(JSON.stringify([body.messages, body.system]).match(/u\d{3}c\d+/g));
     assert.equal(tags.size, 1, `a request has the texts of ${[...tags].join(" and ") || "nobody"}: ${JSON.stringify(body).slice(0, 4_000)}`);
     const [tag] = tags;
     const said = body.messages.map(({ role, content }) => ({
@@ -183,21 +183,22 @@ export class Model {
       Object.assign(asked, { state: "reported", endedAt: Date.now(), cost: costOf(asked.model, asked.tokens) });
       return true;
     };
-    if (!api.streams) {
-      if (report()) response.end(JSON.stringify(api.whole(asked.tokens)));
+    if (asked.purpose === "prewarm") {
+      if (report()) response.end(api.whole(asked.tokens));
       return;
     }
-    api.begin(asked.tokens);
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    response.write(api.begin(asked.tokens, text !== ""));
     const pieces = text.match(/(\S+\s*){1,8}/g) ?? [];
     const breaks = (fault === "breaks" || fault === "says_error") && pieces.length > 1;
     for (const piece of breaks ? pieces.slice(0, Math.ceil(pieces.length / 2)) : pieces) {
-      api.text(piece);
-      await pause((fault === "slow" ? 100 : 3) + random() * 25);
+      response.write(api.text(piece));
+      await sleep((fault === "slow" ? 100 : 3) + random() * 25);
       if (response.destroyed) return;
     }
     while (holds && !response.destroyed) {
-      api.text("and ");
-      await pause(50);
+      response.write(api.text("and "));
+      await sleep(50);
     }
     if (response.destroyed) return;
     if (breaks) {
@@ -206,11 +207,11 @@ export class Model {
       else response.socket.destroy();
       return;
     }
-    if (call) api.call(call);
+    if (call) response.write(api.call(call));
     if (!report()) return;
-    api.report(asked.tokens, call ? "call" : "stop");
+    response.write(api.report(asked.tokens, calls));
     if (fault === "cut_after_report") response.socket.end();
-    else api.end();
+    else response.end(api.end());
     this.onReport(asked);
   }
 }
@@ -221,137 +222,66 @@ const summary = (text) =>
   `### In Progress\n- none\n### Blocked\n- none\n\n## Key Decisions\n- none\n\n## Next Steps\n- none\n\n` +
   `## Critical Context\n- ${text}`;
 
-/** A streamed answer of Chat Completions. */
-class Chat {
-  streams = true;
-  writesCache = false;
+const event = (value, name) => `${name ? `event: ${name}\n` : ""}data: ${JSON.stringify(value)}\n\n`;
 
-  constructor(response, { model }) {
-    Object.assign(this, { response, model });
-  }
-
-  #send(fields) {
-    this.response.write(`data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", model: this.model, ...fields })}\n\n`);
-  }
-
-  #choice(delta, finish_reason = null) {
-    this.#send({ choices: [{ index: 0, delta, finish_reason }] });
-  }
-
-  begin() {
-    this.response.writeHead(200, { "content-type": "text/event-stream" });
-    this.#choice({ role: "assistant", content: "" });
-  }
-
-  text(content) {
-    this.#choice({ content });
-  }
-
-  call({ id, name, arguments: given }) {
-    this.#choice({ tool_calls: [{ index: 0, id, type: "function", function: { name, arguments: given } }] });
-  }
-
-  error() {
-    return `data: ${JSON.stringify({ error: { message: "an internal error", type: "server_error" } })}\n\n`;
-  }
-
-  report({ input, cached, output, reasoning }, why) {
-    this.#choice({}, why === "call" ? "tool_calls" : "stop");
-    const usage = {
-      prompt_tokens: input,
-      prompt_tokens_details: { cached_tokens: cached },
-      completion_tokens: output,
-      completion_tokens_details: { reasoning_tokens: reasoning },
-    };
-    this.#send({ choices: [], usage });
-  }
-
-  end() {
-    this.response.end("data: [DONE]\n\n");
-  }
+/** The pieces of a streamed answer of Chat Completions. */
+function chat(model) {
+  const chunk = (fields) => event({ id: "c", object: "chat.completion.chunk", model, ...fields });
+  const choice = (delta, finish_reason = null) => chunk({ choices: [{ index: 0, delta, finish_reason }] });
+  return {
+    writesCache: false,
+    begin: () => choice({ role: "assistant", content: "" }),
+    text: (content) => choice({ content }),
+    call: ({ id, ...call }) => choice({ tool_calls: [{ index: 0, id, type: "function", function: call }] }),
+    error: () => event({ error: { message: "an internal error", type: "server_error" } }),
+    report({ input, cached, output, reasoning }, isCall) {
+      const usage = {
+        prompt_tokens: input,
+        prompt_tokens_details: { cached_tokens: cached },
+        completion_tokens: output,
+        completion_tokens_details: { reasoning_tokens: reasoning },
+      };
+      return choice({}, isCall ? "tool_calls" : "stop") + chunk({ choices: [], usage });
+    },
+    end: () => "data: [DONE]\n\n",
+  };
 }
 
-/** A streamed answer of Messages; one that fills the cache is not streamed. */
-class Messages {
-  writesCache = true;
-  #blocks = 0;
-  #isText = false;
-
-  constructor(response, { model, stream }) {
-    Object.assign(this, { response, model, streams: stream === true });
-  }
-
-  #send(event) {
-    this.response.write(`event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`);
-  }
-
-  #usage({ input, cached, cache_write, cache_write_hour, reasoning }, output_tokens) {
-    return {
-      input_tokens: input - cached - cache_write,
-      cache_read_input_tokens: cached,
-      cache_creation_input_tokens: cache_write,
-      cache_creation: {
-        ephemeral_5m_input_tokens: cache_write - cache_write_hour,
-        ephemeral_1h_input_tokens: cache_write_hour,
-      },
-      output_tokens,
-      output_tokens_details: { thinking_tokens: reasoning },
-    };
-  }
-
-  #message(tokens, output, stop_reason) {
-    const { model } = this;
-    const usage = this.#usage(tokens, output);
-    return { id: "msg_1", type: "message", role: "assistant", model, content: [], stop_reason, stop_sequence: null, usage };
-  }
-
-  whole(tokens) {
-    return this.#message(tokens, tokens.output, "max_tokens");
-  }
-
-  begin(tokens) {
-    this.response.writeHead(200, { "content-type": "text/event-stream" });
-    this.#send({ type: "message_start", message: this.#message(tokens, 1, null) });
-  }
-
-  #open(content_block) {
-    this.#send({ type: "content_block_start", index: this.#blocks, content_block });
-  }
-
-  #delta(delta) {
-    this.#send({ type: "content_block_delta", index: this.#blocks, delta });
-  }
-
-  #close() {
-    this.#send({ type: "content_block_stop", index: this.#blocks });
-    this.#blocks += 1;
-  }
-
-  text(text) {
-    if (!this.#isText) this.#open({ type: "text", text: "" });
-    this.#isText = true;
-    this.#delta({ type: "text_delta", text });
-  }
-
-  call({ id, name, arguments: given }) {
-    this.#open({ type: "tool_use", id, name, input: {} });
-    this.#delta({ type: "input_json_delta", partial_json: given });
-    this.#close();
-  }
-
-  error() {
-    const event = { type: "error", error: { type: "api_error", message: "an internal error" } };
-    return `event: error\ndata: ${JSON.stringify(event)}\n\n`;
-  }
-
-  report(tokens, why) {
-    if (this.#isText) this.#close();
-    const delta = { stop_reason: why === "call" ? "tool_use" : "end_turn", stop_sequence: null };
-    this.#send({ type: "message_delta", delta, usage: this.#usage(tokens, tokens.output) });
-  }
-
-  end() {
-    this.#send({ type: "message_stop" });
-    this.response.end();
-  }
+/** The pieces of a streamed answer of Messages, which has one block at most. */
+function messages(model) {
+  const send = (type, fields) => event({ type, ...fields }, type);
+  const usageOf = (tokens, output_tokens) => ({
+    input_tokens: tokens.input - tokens.cached - tokens.cache_write,
+    cache_read_input_tokens: tokens.cached,
+    cache_creation_input_tokens: tokens.cache_write,
+    cache_creation: {
+      ephemeral_5m_input_tokens: tokens.cache_write - tokens.cache_write_hour,
+      ephemeral_1h_input_tokens: tokens.cache_write_hour,
+    },
+    output_tokens,
+    output_tokens_details: { thinking_tokens: tokens.reasoning },
+  });
+  const message = (tokens, output, stop_reason) => ({
+    ...{ id: "msg_1", type: "message", role: "assistant", model, content: [], stop_reason, stop_sequence: null },
+    usage: usageOf(tokens, output),
+  });
+  const block = (content_block) => send("content_block_start", { index: 0, content_block });
+  const delta = (delta) => send("content_block_delta", { index: 0, delta });
+  return {
+    writesCache: true,
+    /** The whole answer to a request that fills the cache, which is not streamed. */
+    whole: (tokens) => JSON.stringify(message(tokens, tokens.output, "max_tokens")),
+    begin: (tokens, hasText) =>
+      send("message_start", { message: message(tokens, 1, null) }) + (hasText ? block({ type: "text", text: "" }) : ""),
+    text: (text) => delta({ type: "text_delta", text }),
+    call: ({ id, name, arguments: partial_json }) =>
+      block({ type: "tool_use", id, name, input: {} }) + delta({ type: "input_json_delta", partial_json }),
+    error: () => send("error", { error: { type: "api_error", message: "an internal error" } }),
+    report(tokens, isCall) {
+      const ended = { delta: { stop_reason: isCall ? "tool_use" : "end_turn", stop_sequence: null } };
+      const end = send("content_block_stop", { index: 0 });
+      return end + send("message_delta", { ...ended, usage: usageOf(tokens, tokens.output) });
+    },
+    end: () => send("message_stop", {}),
+  };
 }
