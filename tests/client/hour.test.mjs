@@ -173,7 +173,7 @@ function tell({ world, requests, reported, estimated, reservations, unsent, cros
     `requests: ${requests.length}; ${count(requests, ({ state }) => state)}; reported: ${count(reported, ({ purpose }) => purpose)}`,
     `tokens: ${CLASSES.map((kind) => `${kind} ${reported.reduce((sum, { tokens }) => sum + tokens[kind], 0)}`).join(", ")}`,
     `cost: ${dollars(total.costNanoUsd)}, and ${dollars(total.estimatedCostNanoUsd)} in ${estimated.length} estimates, of which ` +
-      `${crossed.length} were cancelled while the report was on its way, ${unsent.length} before the request came, and ` +
+      `${crossed.length} stand for a report that was on its way, ${unsent.length} for requests that were, and ` +
       `${reservations.length} are reservations of killed servers`,
     `lost with killed servers: ${inProgress} answers in progress, and ${ended.length} that were just reported: ${ended.map(text).join(", ")}`,
     `answered after the last reading of metrics: ${uncounted}; budgets passed by at most ${dollars(overrun)}`,

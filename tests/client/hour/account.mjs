@@ -56,8 +56,8 @@ export class Account {
   /**
    * Every reported request is a row, once, and nothing else is. A request without a report is an estimated row, once;
    * refused ones are none. Besides, there is only this: what killed processes lost, and the reservations that they left;
-   * reports that were on their way when the server cancelled the request, which is estimated; and requests that it
-   * cancelled while they were on their way to the model.
+   * estimates instead of a report that was on its way when the server cancelled the request, or was killed; and estimates
+   * of requests that it cancelled while they were on their way to the model.
    */
   requestsAndRows() {
     const whose = (of) => [of.owner, this.sessionOf(of), of.model, of.purpose].join(" ");
