@@ -1,6 +1,6 @@
 /**
- * An hour of use: simulated users chat over one or two real servers, which are killed, restarted and reloaded, in front of
- * a model server that counts what it reports. At the end, all accounts of it must agree (`hour/account.mjs`).
+ * An hour of use: simulated users chat over one or two real servers, which are killed, restarted and reloaded, in front
+ * of a model server that counts what it reports. At the end, all accounts of it must agree (`hour/account.mjs`).
  *
  *     USERS=200 MINUTES=60 node --test hour.test.mjs    a whole hour, in five minutes; tests/soak/hour.sh runs it
  *     SEED=72 node --test hour.test.mjs                 makes the same choices again, though not at the same moments
@@ -73,7 +73,10 @@ class World {
   }
 }
 
-/** Disturbs the servers until the hour is over. Returns when each process was killed, and when the budgets were raised. */
+/**
+ * Disturbs the servers until the hour is over. Returns when each process was killed, and when the budgets were
+ * raised.
+ */
 async function disturb({ servers, model, world, random, raise }) {
   const kills = new Map();
   const began = Date.now();

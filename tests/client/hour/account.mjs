@@ -1,7 +1,7 @@
 /**
  * Compares the accounts of an hour: what the model reported, the rows of the table of usage, the sums of `/api/usage`,
- * the metrics of every process, and the budgets. They agree to the token and to the billionth of a dollar. Only a server
- * that is killed may lose something: the answers that it was receiving.
+ * the metrics of every process, and the budgets. They agree to the token and to the billionth of a dollar. Only a
+ * server that is killed may lose something: the answers that it was receiving.
  */
 
 import assert from "node:assert/strict";
@@ -45,7 +45,10 @@ export class Account {
     this.rows = servers.rows();
   }
 
-  /** Returns true if a killed process may have lost this: it was the last that its session asked there, and nobody was told. */
+  /**
+   * Returns true if a killed process may have lost this: it was the last that its session asked there, and nobody was
+   * told.
+   */
   #mayBeLost(request) {
     if (!this.kills.has(request.key) || this.world.told.has(request.number)) return false;
     const isLater = ({ key, tag, purpose, number }) =>
@@ -55,9 +58,9 @@ export class Account {
 
   /**
    * Every reported request is a row, once, and nothing else is. A request without a report is an estimated row, once;
-   * refused ones are none. Besides, there is only this: what killed processes lost, and the reservations that they left;
-   * estimates instead of a report that was on its way when the server cancelled the request, or was killed; and estimates
-   * of requests that it cancelled while they were on their way to the model.
+   * refused ones are none. Besides, there is only this: what killed processes lost, and the reservations that they
+   * left; estimates instead of a report that was on its way when the server cancelled the request, or was killed; and
+   * estimates of requests that it cancelled while they were on their way to the model.
    */
   requestsAndRows() {
     const whose = (of) => [of.owner, this.sessionOf(of), of.model, of.purpose].join(" ");
@@ -66,7 +69,8 @@ export class Account {
     const [unwritten, invented] = pair(this.reported, sent.filter(({ isReported }) => isReported), exactly);
     assert.deepEqual(invented, [], "rows that the model did not report, or twice");
     this.estimated = sent.filter(({ isReported }) => !isReported);
-    // Those that cannot have been lost have the first claim to a row, and rows with an answer have the first to a request.
+    // Those that cannot have been lost have the first claim to a row, and rows with an answer have the first to a
+    // request.
     this.estimated.sort((a, b) => a.tokens.output - b.tokens.output);
     const began = this.requests
       .filter(({ state }) => ["left", "broken"].includes(state))
@@ -79,7 +83,8 @@ export class Account {
     this.lost = [...unwritten, ...unestimated].filter((request) => !this.crossed.includes(request));
     const unexplained = this.lost.filter((request) => !this.#mayBeLost(request));
     assert.deepEqual(unexplained, [], "requests without a row");
-    // Of a killed server's reservation, the request may not have been sent; and of a cancelled one, no word was answered.
+    // Of a killed server's reservation, the request may not have been sent; and of a cancelled one, no word was
+    // answered.
     this.reservations = surplus.filter(({ owner }) => isLimited(owner) && this.kills.size > 0);
     this.unsent = surplus.filter((row) => !this.reservations.includes(row));
     assert.deepEqual(this.unsent.filter(({ tokens }) => tokens.output > 0), [], "estimates of answers that nobody gave");
@@ -147,8 +152,8 @@ export class Account {
   }
 
   /**
-   * No request of a user reaches the model once the reported costs have used up the budget, and none follows after a turn
-   * was told so. `limits` are the budgets in billionths of a dollar, with the times from which they hold.
+   * No request of a user reaches the model once the reported costs have used up the budget, and none follows after a
+   * turn was told so. `limits` are the budgets in billionths of a dollar, with the times from which they hold.
    */
   async budgets(limits) {
     const overruns = [];

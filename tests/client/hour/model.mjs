@@ -1,7 +1,7 @@
 /**
- * A model server that keeps an account of its own. It speaks Chat Completions and Anthropic's Messages, streams, reports
- * usage of every class, and fails as model servers do. Every text of the users has a tag (`u017c2`: the second chat of
- * user 17), and every answer its number (`#42`), so that each request is known without the server's help.
+ * A model server that keeps an account of its own. It speaks Chat Completions and Anthropic's Messages, streams,
+ * reports usage of every class, and fails as model servers do. Every text of the users has a tag (`u017c2`: the second
+ * chat of user 17), and every answer its number (`#42`), so that each request is known without the server's help.
  */
 
 import assert from "node:assert/strict";
@@ -54,7 +54,10 @@ const FAULTS = [
 
 /** The model server. */
 export class Model {
-  /** Every request, in order of arrival. `state` is `running`, `reported`, `refused`, `broken` or `left` (by the client). */
+  /**
+   * Every request, in order of arrival. `state` is `running`, `reported`, `refused`, `broken` or `left` (by the
+   * client).
+   */
   requests = [];
   /** What no server should send. */
   wrong = [];

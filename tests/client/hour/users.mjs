@@ -36,7 +36,10 @@ export const isLimited = (owner) => Number(owner.slice(1)) % LIMITED === 0;
 export class User {
   #chats = 0;
 
-  /** @param {number} number @param {object} world what all users share: `servers`, `seed`, `until`, `sessions`, `told`, `count` */
+  /**
+   * @param {number} number @param {object} world what all users share: `servers`, `seed`, `until`, `sessions`,
+   * `told`, `count`
+   */
   constructor(number, world) {
     this.world = world;
     this.owner = ownerOf(number);

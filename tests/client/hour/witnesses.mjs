@@ -40,8 +40,8 @@ export async function readPage(node, total, users) {
 }
 
 /**
- * The audit log of every server is unchanged, kills included, and has every deletion. Without one of its lines, it is not.
- * Returns the number of lines.
+ * The audit log of every server is unchanged, kills included, and has every deletion. Without one of its lines, it is
+ * not. Returns the number of lines.
  */
 export function verifyAudit(nodes, deleted, random) {
   const audits = nodes.map(({ folder, binary }) => ({ path: join(folder, "audit"), binary, folder }));
