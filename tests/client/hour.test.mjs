@@ -92,11 +92,11 @@ async function disturb({ servers, model, world, random, raise }) {
         await Promise.race([end, world.sleep(2_000)]);
         if (random() < 0.7) await world.sleep(random() * 10);
       };
-      await servers.end(node, "SIGKILL", moment);
+      await servers.end(node, "SIGKILL", model, moment);
       kills.set(node.key, Date.now());
       await world.sleep(AWAY_MS);
     } else {
-      await servers.end(node, "SIGTERM");
+      await servers.end(node, "SIGTERM", model);
     }
     await servers.start(node);
     if (raisedAt === Infinity) {
@@ -123,11 +123,7 @@ async function play({ nodes, users }) {
     const disturbing = disturb({ servers, model, world, random: seeded(SEED), raise });
     const living = owners.map((_, number) => new User(number, world).live());
     const [{ kills, raisedAt }] = await Promise.all([disturbing, ...living]);
-    await quiet(servers);
-    for (const node of servers.nodes) {
-      await servers.scrape(node);
-      servers.scraped.get(node.key).isFinal = true;
-    }
+    await servers.settle(servers.nodes, () => servers.rows().length);
 
     assert.deepEqual(model.wrong, []);
     const account = new Account({ model, servers, world, kills });
@@ -148,23 +144,8 @@ async function play({ nodes, users }) {
   }
 }
 
-/** Waits until no server works on anything: until no request is in progress, and nothing more is written. */
-async function quiet(servers) {
-  for (let before = null; ; ) {
-    const counts = [];
-    for (const node of servers.nodes) {
-      await servers.scrape(node);
-      counts.push(...servers.scraped.get(node.key).counts.values());
-    }
-    const now = JSON.stringify([counts.sort(), servers.rows().length]);
-    if (now === before) return;
-    before = now;
-    await setTimeout(1_000);
-  }
-}
-
 /** Prints what happened. */
-function tell({ world, requests, reported, estimated, reservations, unsent, crossed, lost, kills, uncounted, overrun, total, audited }, nodes) {
+function tell({ world, requests, reported, estimated, reservations, unsent, crossed, lost, kills, unread, overrun, total, audited }, nodes) {
   const count = (items, name) => [...groupBy(items, name)].map(([name, { length }]) => `${name} ${length}`).sort().join(", ");
   const inProgress = lost.filter(({ state }) => state !== "reported").length;
   const ended = lost.filter(({ state }) => state === "reported");
@@ -179,7 +160,7 @@ function tell({ world, requests, reported, estimated, reservations, unsent, cros
       `${crossed.length} stand for a report that was on its way, ${unsent.length} for requests that were, and ` +
       `${reservations.length} are reservations of killed servers`,
     `lost with killed servers: ${inProgress} answers in progress, and ${ended.length} that were just reported: ${ended.map(text).join(", ")}`,
-    `answered after the last reading of metrics: ${uncounted}; budgets passed by at most ${dollars(overrun)}`,
+    `ended after the last reading of metrics: ${unread}; budgets passed by at most ${dollars(overrun)}`,
     `the page shows these sums, and ${audited} lines of the audit log are unchanged`,
   ];
   console.log(lines.join("\n"));

@@ -8,9 +8,6 @@ import assert from "node:assert/strict";
 import { CLASSES, costOf, OUTPUT_MAX, PRICES } from "./model.mjs";
 import { isLimited } from "./users.mjs";
 
-/** Steps after which the search for answers that a killed process had not counted gives up. */
-const STEPS_MAX = 1_000_000;
-
 const add = (sums, key, number) => sums.set(key, (sums.get(key) ?? 0) + number);
 /** Returns lists of the items with the same key. */
 export function groupBy(items, keyOf) {
@@ -129,25 +126,21 @@ export class Account {
   }
 
   /**
-   * The metrics of every process have what the model reported to it. Those of a process that ended were read before, so
-   * they lack exactly some of the answers that came last.
+   * The metrics of every process have what the model reported to it until they were read, for the last time before it
+   * ended. Reports that were on their way when a request was cancelled are not among it.
    */
   metrics() {
-    this.uncounted = 0;
-    for (const [key, { at, counts, isFinal }] of this.servers.scraped) {
-      const vector = (request) => {
-        const { model, purpose, tokens, cost } = request;
-        const kinds = [...CLASSES.map((kind) => [kind, tokens[kind]]), ["cost", cost]];
-        return kinds.map(([kind, number]) => [`${slotOf(purpose)} ${model} ${kind}`, number]);
-      };
-      const own = this.reported.filter((request) => request.key === key);
-      const left = new Map([...counts].map(([name, number]) => [name, -number]));
-      for (const request of own) for (const [name, number] of vector(request)) add(left, name, number);
-      const { told } = this.world;
-      const late = own.filter(({ number, endedAt }) => !isFinal && (endedAt >= at || !(told.get(number) < at)));
-      const uncounted = subset(late.reverse().map((request) => ({ request, vector: vector(request) })), left);
-      assert.ok(uncounted, `the metrics of ${key} differ: ${JSON.stringify([...left].filter(([, number]) => number !== 0))}`);
-      this.uncounted += uncounted.length;
+    this.unread = 0;
+    for (const [key, { at, counts }] of this.servers.scraped) {
+      const own = this.reported.filter((request) => request.key === key && !this.crossed.includes(request));
+      const expected = new Map();
+      for (const { purpose, model, tokens, cost } of own.filter(({ endedAt }) => endedAt < at)) {
+        for (const [kind, number] of Object.entries({ ...tokens, cost })) {
+          if (number > 0) add(expected, `${slotOf(purpose)} ${model} ${kind}`, number);
+        }
+      }
+      assert.deepEqual(Object.fromEntries(counts), Object.fromEntries(expected), `the metrics of ${key}`);
+      this.unread += own.filter(({ endedAt }) => endedAt >= at).length;
     }
   }
 
@@ -190,30 +183,3 @@ const dearestOf = (model, prompt) => {
   if (most !== "input") Object.assign(tokens, { cache_write: prompt, cache_write_hour: prompt });
   return costOf(model, tokens);
 };
-
-/** Returns some of these requests whose vectors add up to exactly this; null if there are none. */
-function subset(items, sum) {
-  let steps = 0;
-  const left = new Map([...sum].filter(([, number]) => number !== 0));
-  const chosen = [];
-  const search = (from) => {
-    if (left.size === 0) return true;
-    for (let at = from; at < items.length && (steps += 1) < STEPS_MAX; at += 1) {
-      const { request, vector } = items[at];
-      if (vector.some(([name, number]) => number > 0 && !(left.get(name) >= number))) continue;
-      const change = (sign) => {
-        for (const [name, number] of vector) {
-          add(left, name, sign * number);
-          if (left.get(name) === 0) left.delete(name);
-        }
-      };
-      change(-1);
-      chosen.push(request);
-      if (search(at + 1)) return true;
-      chosen.pop();
-      change(1);
-    }
-    return false;
-  };
-  return search(0) ? chosen : null;
-}

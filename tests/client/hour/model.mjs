@@ -15,6 +15,9 @@ export const WINDOW = 2_000;
 /** The most tokens of an answer. */
 export const OUTPUT_MAX = 400;
 
+/** Words of an answer that waits for its user to stop it: half a minute. */
+const HELD_MAX = 600;
+
 /** Dollars per million tokens: input, cached, output, written to the cache, written for an hour. */
 export const PRICES = {
   swift: [2, 0.5, 8, 2, 2],
@@ -61,6 +64,8 @@ export class Model {
   requests = [];
   /** What no server should send. */
   wrong = [];
+  /** The process whose answers do not end now, by its API key. */
+  held = null;
   /** Called with each request that was just reported in full. */
   onReport = () => undefined;
 
@@ -112,7 +117,7 @@ export class Model {
     const [tag] = tags;
     const said = body.messages.map(({ role, content }) => ({
       role,
-      text: typeof content === "string" ? content : (content ?? []).map((part) => part.text ?? "").join(""),
+      text: typeof content === "string" ? content : (content ?? []).map((part) => part.text ?? "").join("\n"),
       isResult: role === "tool" || (Array.isArray(content) && content.some((part) => part.type === "tool_result")),
     }));
     const last = said.at(-1);
@@ -180,14 +185,15 @@ export class Model {
       reasoning,
     };
     if (asked.purpose === "prewarm") Object.assign(asked.tokens, { output: 0, reasoning: 0 });
-    const report = () => {
+    const report = async () => {
+      while (this.held === asked.key) await sleep(20);
       if (response.destroyed) return false;
       // Noted first, because a client may act upon the report before this function goes on.
       Object.assign(asked, { state: "reported", endedAt: Date.now(), cost: costOf(asked.model, asked.tokens) });
       return true;
     };
     if (asked.purpose === "prewarm") {
-      if (report()) response.end(api.whole(asked.tokens));
+      if (await report()) response.end(api.whole(asked.tokens));
       return;
     }
     response.writeHead(200, { "content-type": "text/event-stream" });
@@ -199,7 +205,8 @@ export class Model {
       await sleep((fault === "slow" ? 100 : 3) + random() * 25);
       if (response.destroyed) return;
     }
-    while (holds && !response.destroyed) {
+    // If the user cannot stop it, because a server is gone, it ends by itself.
+    for (let held = 0; holds && held < HELD_MAX && !response.destroyed; held += 1) {
       response.write(api.text("and "));
       await sleep(50);
     }
@@ -210,8 +217,8 @@ export class Model {
       else response.socket.destroy();
       return;
     }
+    if (!(await report())) return;
     if (call) response.write(api.call(call));
-    if (!report()) return;
     response.write(api.report(asked.tokens, calls));
     if (fault === "cut_after_report") response.socket.end();
     else response.end(api.end());

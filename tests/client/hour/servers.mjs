@@ -7,6 +7,7 @@ import { chownSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { Server } from "../../browser/server.mjs";
 import { CLASSES, OUTPUT_MAX, PRICES, WINDOW } from "./model.mjs";
 
@@ -140,26 +141,41 @@ export class Servers {
       const count = async () => Number(reloads.exec(await this.get(node, "/metrics", "text"))[1]);
       const before = await count();
       node.child.kill("SIGHUP");
-      while ((await count()) === before) await new Promise((resolve) => setTimeout(resolve, 20));
+      while ((await count()) === before) await sleep(20);
     }
   }
 
   /** Notes what a process counts: a number for each purpose, model and class of tokens, and for costs. */
   async scrape(node) {
-    const at = Date.now();
     const text = await this.get(node, "/metrics", "text");
+    const at = Date.now();
     const counts = new Map();
     const line = /^reseed_(tokens|model_cost_nano_usd)_total\{purpose="(\w+)",model="([^"]+)"(?:,kind="(\w+)")?\} (\d+)$/gm;
     for (const [, , purpose, model, kind, count] of text.matchAll(line)) {
       if (count !== "0") counts.set(`${purpose} ${model} ${kind ?? "cost"}`, Number(count));
     }
-    this.scraped.set(node.key, { at, counts, isFinal: false });
+    this.scraped.set(node.key, { at, counts });
   }
 
-  /** Ends a process. What it counts is noted before, as late as possible: `kill` waits for the moment. */
-  async end(node, signal, moment = () => undefined) {
+  /** Reads what processes count, and `more`, until nothing changes any more. */
+  async settle(nodes, more = () => null) {
+    for (let before = ""; ; await sleep(500)) {
+      for (const node of nodes) await this.scrape(node);
+      const now = JSON.stringify([nodes.map(({ key }) => [...this.scraped.get(key).counts].sort()), more()]);
+      if (now === before) return;
+      before = now;
+    }
+  }
+
+  /**
+   * Ends a process at this moment. What it counts is read before. Meanwhile the model ends no answers of it, so that the
+   * reading has exactly the earlier ones.
+   */
+  async end(node, signal, model, moment = () => undefined) {
     node.isUp = false;
-    await this.scrape(node);
+    model.held = node.key;
+    await this.settle([node]);
+    model.held = null;
     await moment(node.key);
     await node.end(signal);
   }
