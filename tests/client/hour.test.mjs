@@ -149,7 +149,7 @@ function tell({ world, requests, reported, estimated, reservations, unsent, cros
   const count = (items, name) => [...groupBy(items, name)].map(([name, { length }]) => `${name} ${length}`).sort().join(", ");
   const inProgress = lost.filter(({ state }) => state !== "reported").length;
   const ended = lost.filter(({ state }) => state === "reported");
-  const text = ({ number, purpose, key, endedAt }) => `#${number} (${purpose}) ${kills.get(key) - endedAt} ms before ${key} was gone`;
+  const oldest = Math.max(0, ...ended.map(({ key, endedAt }) => kills.get(key) - endedAt));
   const dollars = (nano) => `$${(nano / 1e9).toFixed(9)}`;
   const lines = [
     `${world.users} users, ${MINUTES} minutes, ${nodes} servers, kills of ${[...kills.keys()].join(", ")}; SEED=${SEED}`,
@@ -159,7 +159,8 @@ function tell({ world, requests, reported, estimated, reservations, unsent, cros
     `cost: ${dollars(total.costNanoUsd)}, and ${dollars(total.estimatedCostNanoUsd)} in ${estimated.length} estimates, of which ` +
       `${crossed.length} stand for a report that was on its way, ${unsent.length} for requests that were, and ` +
       `${reservations.length} are reservations of killed servers`,
-    `lost with killed servers: ${inProgress} answers in progress, and ${ended.length} that were just reported: ${ended.map(text).join(", ")}`,
+    `lost with killed servers: ${inProgress} answers in progress, and ${ended.length} that had just ended, at most ${oldest} ms ` +
+      `before the server was gone`,
     `ended after the last reading of metrics: ${unread}; budgets passed by at most ${dollars(overrun)}`,
     `the page shows these sums, and ${audited} lines of the audit log are unchanged`,
   ];
