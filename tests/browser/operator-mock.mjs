@@ -28,12 +28,8 @@ export function seeded(seed) {
 }
 
 export class OperatorMock {
-  /**
-   * @param {object} [options]
-   * @param {string[]} [options.missing] endpoints that this server does not have
-   */
-  constructor({ sessions = 240, token = null, writes = true, readsContent = true, missing = [] } = {}) {
-    Object.assign(this, { token, writes, readsContent, missing });
+  constructor({ sessions = 240, token = null, writes = true, readsContent = true } = {}) {
+    Object.assign(this, { token, writes, readsContent });
     this.now = Date.now();
     this.touched = 0;
     const random = seeded(7);
@@ -48,6 +44,13 @@ export class OperatorMock {
     this.backup = { state: "none" };
     /** Answers this status to levers. */
     this.fails = null;
+    /** What levers wait for. */
+    this.held = null;
+    /** The body and type of every answer, as if a proxy sent it. */
+    this.proxy = null;
+    /** The requests of a session, and how many of its entries a page has at most. */
+    this.requestsCount = 60;
+    this.requestsMax = 500;
     this.http = createServer((request, response) => void this.serve(request, response));
   }
 
@@ -99,15 +102,17 @@ export class OperatorMock {
     }
     this.requests.push(`${request.method} ${pathname}${search}`);
     if (this.token !== null && request.headers.authorization !== `Bearer ${this.token}`) return json(401, { code: "unauthenticated", message: "send a token from OPERATOR_TOKENS as `Authorization: Bearer`" });
-    if (this.missing.some((path) => pathname.startsWith(path))) return void response.writeHead(404).end();
+    if (this.proxy) return void response.writeHead(200, { "content-type": this.proxy.type }).end(this.proxy.body);
     if (request.method !== "GET") {
       let text = "";
       for await (const chunk of request) text += chunk;
+      await this.held;
       return this.act(request, pathname, text ? JSON.parse(text) : undefined, json);
     }
     if (pathname === "/metrics") return void response.writeHead(200, { "content-type": "text/plain" }).end(METRICS);
     if (pathname === "/readyz") return void response.writeHead(200, { "content-type": "text/plain" }).end("ready\n");
     const answer = this.answer(pathname, searchParams);
+    if (typeof answer === "string") return void response.writeHead(200, { "content-type": "text/markdown; charset=utf-8" }).end(answer);
     return answer === null ? json(404, { code: "session_not_found", message: "there is no such session" }) : json(200, answer);
   }
 
@@ -158,7 +163,7 @@ export class OperatorMock {
   aboutSession(id, part, parameters) {
     const session = this.sessions.find(({ sessionId }) => sessionId === id);
     if (!session) return null;
-    if (part === "context" && parameters.get("format")) return { tokens: session.tokenCount, markdown: "# system" };
+    if (part === "context" && parameters.get("format")) return `# system\n\n${session.tokenCount} tokens`;
     if (part === "context") {
       const shares = { system: 0.04, tools: 0.11, summary: 0.12, user: 0.14, assistant: 0.31, reasoning: 0, toolResults: 0.24, images: 0.03, uncached: 0.01 };
       const breakdown = Object.fromEntries(Object.entries(shares).map(([kind, share]) => [kind, Math.round(share * session.tokenCount)]));
@@ -166,7 +171,12 @@ export class OperatorMock {
       const breaker = session.compaction?.rests ? { reason: "no_gain", failures: 2, retryAboveTokens: 190_000, message: "" } : undefined;
       return { sessionId: id, tokenCount, maxTokens: 200_000, breakdown, compactAtTokens: 160_000, prepareAtTokens: 120_000, reservedTokens: 4_000, cachedTokens: Math.round(tokenCount * 0.8), strategy: session.strategy ?? "threshold", transcriptLength: session.entries, compactions: 2, breaker };
     }
-    if (part === "requests") return { items: requests(id), more: false, oldest: "e0" };
+    if (part === "requests") {
+      const all = requests(id, this.requestsCount);
+      const to = parameters.get("before") ? all.findIndex(({ entryId }) => entryId === parameters.get("before")) : all.length;
+      const from = Math.max(0, to - Math.min(this.requestsMax, Number(parameters.get("limit"))));
+      return { items: all.slice(from, to), more: from > 0, oldest: all[from]?.entryId };
+    }
     if (part === "tree") return tree();
     return null;
   }
@@ -213,11 +223,11 @@ function sums(weight, at) {
   };
 }
 
-/** Returns 60 requests with two compactions between them. */
-function requests(id) {
+/** Returns this many requests with two compactions between them. */
+function requests(id, count) {
   const entries = [];
   let sent = 6_000;
-  for (let at = 0; at < 60; at += 1) {
+  for (let at = 0; at < count; at += 1) {
     const timestamp = new Date(Date.UTC(2026, 10, 29, 9, at)).toISOString();
     if (at === 24 || at === 46) {
       const failedRungs = at === 46 ? [{ rung: "model_summary", reason: "timeout" }] : [];

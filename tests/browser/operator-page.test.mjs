@@ -125,7 +125,7 @@ onPage("plots add up to the account, and show what the server counted in each mi
   assert.equal(await page.innerText(".plot:has(h2:text-is('Compactions')) .legend"), "committed\n1");
   // Whether somebody waited a millisecond for the compaction is chance.
   const empty = await page.locator(".plot:has(.said:visible) h2").allInnerTexts();
-  assert.deepEqual(empty.filter((title) => title !== "Waiting for compactions"), ["Cache share", "Waiting for permits", "Failures"]);
+  assert.deepEqual(empty.filter((title) => title !== "Waiting for compactions"), ["Waiting for permits", "Failures"]);
 });
 
 onPage("only an operator gets in, names and texts need content access, and the token stays in memory", { settings: TOKENS, expected: REFUSED }, async ({ page, url }) => {

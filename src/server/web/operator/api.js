@@ -8,21 +8,15 @@
 /** Hexadecimal digits of an `Idempotency-Key`. */
 const KEY_DIGITS = 32;
 
-/** An answer other than success, or none. */
+/** An answer other than success, one that is not the server's, or none. */
 export class Refused extends Error {
   /**
    * @param {number} status 0 if the server did not answer
-   * @param {{ code?: string, message?: string }} body
+   * @param {{ message?: string }} body
    */
-  constructor(status, { code = "", message = "" }) {
+  constructor(status, { message }) {
     super(message || `the server answered with status ${status}`);
     this.status = status;
-    this.code = code;
-  }
-
-  /** True if the server does not have this endpoint or parameter: it is older than the page, or not set up for it. */
-  get isMissing() {
-    return ([404, 405].includes(this.status) && this.code === "") || (this.status === 400 && /unknown field/.test(this.message));
   }
 }
 
@@ -38,12 +32,13 @@ export class Api {
    * Reads an endpoint. Undefined parameters are left out.
    * @param {string} path
    * @param {Record<string, string | number | undefined>} [parameters]
+   * @param {string} [type] what the answer's `Content-Type` contains
    * @returns {Promise<any>} parsed JSON, or the text of an answer in another format
    */
-  get(path, parameters = {}) {
+  get(path, parameters = {}, type = "json") {
     const given = Object.entries(parameters).filter(([, value]) => value !== undefined);
     const query = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
-    return this.#send(query ? `${path}?${query}` : path, {});
+    return this.#send(query ? `${path}?${query}` : path, {}, type);
   }
 
   /**
@@ -55,7 +50,7 @@ export class Api {
    */
   act(method, path, body, key) {
     const headers = { "idempotency-key": key, ...(body ? { "content-type": "application/json" } : {}) };
-    return this.#send(path, { method, headers, body: body && JSON.stringify(body) });
+    return this.#send(path, { method, headers, body: body && JSON.stringify(body) }, "json");
   }
 
   /**
@@ -64,13 +59,14 @@ export class Api {
    * @param {Record<string, string | number | undefined>} parameters
    * @param {number} pagesMax
    * @param {number} [limit] items per page
+   * @param {() => boolean} [isStale] ends the reading
    * @returns {Promise<{ items: any[], isCut: boolean }>}
    */
-  async all(path, parameters, pagesMax, limit = 1000) {
+  async all(path, parameters, pagesMax, limit = 1000, isStale = () => false) {
     /** @type {any[]} */
     const items = [];
     let cursor;
-    for (let page = 0; page < pagesMax; page += 1) {
+    for (let page = 0; page < pagesMax && !isStale(); page += 1) {
       const answer = await this.get(path, { ...parameters, limit, cursor });
       items.push(...answer.items);
       cursor = answer.nextCursor;
@@ -82,19 +78,22 @@ export class Api {
   /**
    * @param {string} path
    * @param {RequestInit} options
+   * @param {string} type
    */
-  async #send(path, { headers, ...options }) {
+  async #send(path, { headers, ...options }, type) {
     const asked = this.token;
     const sent = { accept: "application/json", ...headers, ...(asked === null ? {} : { authorization: `Bearer ${asked}` }) };
     const answered = async () => {
       const response = await fetch(path, { ...options, headers: sent, cache: "no-store", credentials: "omit" });
-      const isJson = response.headers.get("content-type")?.includes("json") ?? false;
-      return { status: response.status, isOk: response.ok, isJson, body: isJson ? await response.json() : await response.text() };
+      const kind = response.headers.get("content-type") ?? "";
+      const isJson = kind.includes("json");
+      return { status: response.status, isOk: response.ok, kind, isJson, body: isJson ? await response.json() : await response.text() };
     };
-    const { status, isOk, isJson, body } = await answered().catch(() => {
+    const { status, isOk, kind, isJson, body } = await answered().catch(() => {
       throw new Refused(0, { message: "The server does not answer." });
     });
-    if (isOk) return body;
+    if (isOk && kind.includes(type)) return body;
+    if (isOk) throw new Refused(status, { message: "The answer is not this server’s. A proxy may have sent it." });
     // A token that was replaced in the meantime says nothing about the new one.
     if (status === 401 && asked === this.token) this.onSignedOut();
     throw new Refused(status, isJson ? body : { message: body.trim().slice(0, 300) });

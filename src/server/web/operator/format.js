@@ -26,6 +26,14 @@ export function money(nanoUsd) {
 }
 
 /**
+ * Returns what requests cost, in nanodollars.
+ * @param {{ costNanoUsd?: number, estimatedCostNanoUsd?: number }} sum
+ */
+export function costOf({ costNanoUsd = 0, estimatedCostNanoUsd = 0 }) {
+  return costNanoUsd + estimatedCostNanoUsd;
+}
+
+/**
  * Formats a day and a time.
  * @param {string} time RFC 3339
  */

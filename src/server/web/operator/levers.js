@@ -37,10 +37,19 @@ export async function pull(app, { title, says, action, method, path, body, field
   const dialog = make(title, [el("p", {}, says), form], [], "lever");
   const close = closer(() => dialog, "Cancel");
   form.append(el("div", { class: "actions" }, close, go));
+  // While a request runs the dialog stays: the key and the answer would be lost.
+  const working = (/** @type {boolean} */ isWorking) => {
+    go.disabled = close.disabled = isWorking;
+    // A browser that knows this ignores a second press of Escape too, which `cancel` cannot prevent.
+    dialog.setAttribute("closedby", isWorking ? "none" : "closerequest");
+  };
+  dialog.addEventListener("cancel", (event) => close.disabled && event.preventDefault());
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const text = input && field.must === undefined ? input.value.trim() : "";
-    go.disabled = true;
+    // The key stands for this text.
+    if (input) input.readOnly = true;
+    working(true);
     said.replaceChildren(el("p", { class: "said" }, "Working…"));
     try {
       const answer = await app.api.act(method, path, text ? { ...body, [field?.name ?? ""]: text } : body, key);
@@ -49,12 +58,14 @@ export async function pull(app, { title, says, action, method, path, body, field
       said.replaceChildren(el("p", { class: "said done" }, "Done."), el("dl", { class: "facts" }, facts));
       go.remove();
       close.textContent = "Close";
+      working(false);
       close.focus();
     } catch (error) {
+      working(false);
       if (!(error instanceof Refused)) throw error;
       const isFinal = error.status >= 400 && error.status < 500 && error.status !== 429;
       const again = isFinal ? "" : " Trying again is safe: it acts once.";
-      said.replaceChildren(el("p", { class: "said wrong", role: "alert" }, error.isMissing ? "This server does not have this lever." : `${error.message}${again}`));
+      said.replaceChildren(el("p", { class: "said wrong", role: "alert" }, `${error.message}${again}`));
       go.disabled = isFinal;
       if (!isFinal) go.textContent = "Try again";
     }

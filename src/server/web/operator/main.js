@@ -9,11 +9,14 @@
 
 import { byId, el } from "../dom.js";
 import { Api, Refused } from "./api.js";
+import { costOf } from "./format.js";
 import { SessionStore } from "./session-store.js";
 import { SessionsView } from "./sessions-view.js";
 
 /** Milliseconds between questions for what was spent today. */
 const TODAY_MS = 30_000;
+/** Milliseconds, at least, until the server is asked again after a failure. */
+const RETRY_MS = 5_000;
 
 export class App {
   constructor() {
@@ -74,23 +77,23 @@ export class App {
   async poll() {
     if (this.isPolling) return;
     this.isPolling = true;
-    let pause = 0;
+    let pause = Math.max(this.store.intervalMs, RETRY_MS);
     try {
       await this.store.poll();
       if (performance.now() - this.todayAt > TODAY_MS) await this.readToday();
       if (!this.isSignedIn) this.open();
-      if (this.store.isComplete) pause = this.store.intervalMs;
-      this.say("on", `Live, every ${Math.round(this.store.intervalMs / 1000)} s`);
       this.view?.update();
+      pause = this.store.isComplete ? this.store.intervalMs : 0;
+      this.say("on", `Live, every ${Math.round(this.store.intervalMs / 1000)} s`);
     } catch (error) {
-      if (error instanceof Refused && error.status === 401) return;
-      pause = Math.max(this.store.intervalMs, 5_000);
+      // It waits for a token, unless another one was given meanwhile.
+      if (error instanceof Refused && error.status === 401) pause = this.api.token === null ? Infinity : 0;
+      else this.say("off", error instanceof Refused ? error.message : "This page has failed. It tries again.");
       if (!(error instanceof Refused)) throw error;
-      this.say("off", error.message);
     } finally {
       this.isPolling = false;
+      if (!document.hidden && pause < Infinity) this.timer = setTimeout(() => void this.poll(), pause);
     }
-    if (!document.hidden) this.timer = setTimeout(() => void this.poll(), pause);
   }
 
   /**
@@ -108,7 +111,7 @@ export class App {
     this.todayAt = performance.now();
     try {
       const { items } = await this.api.get("api/usage", { by: "total", from: new Date().toISOString().slice(0, 10) });
-      this.today = items[0] ? items[0].costNanoUsd + items[0].estimatedCostNanoUsd : 0;
+      this.today = costOf(items[0] ?? {});
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
       this.today = null;
@@ -181,7 +184,7 @@ export class App {
     byId("sign-out", HTMLElement).hidden = true;
     this.say("off", "");
     const refused = wasRefused && el("p", { class: "said wrong", role: "alert", id: "refused" },
-      "The server accepts this token for no operator. It may be wrong or expired, or belong to a user: use one from OPERATOR_TOKENS, or a signed token with the scope “operator”.");
+      "This is not an operator’s token. It may be wrong or expired, or belong to a user: use one from OPERATOR_TOKENS, or a signed token with the scope “operator”.");
     const field = el("input", { class: "field", id: "token", type: "password", required: true, autocomplete: "off", spellcheck: "false", "aria-describedby": wasRefused ? "refused" : null, "aria-invalid": wasRefused ? "true" : null });
     const form = el("form", { class: "sign-in", "aria-label": "Sign in" },
       el("h1", {}, "Sign in"), el("label", { for: "token" }, "Operator token"), field, refused,

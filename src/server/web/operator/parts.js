@@ -2,12 +2,13 @@
 
 import { el } from "../dom.js";
 import { Refused } from "./api.js";
+import { BUSY_SHARE } from "./session-store.js";
 
 /** What can have the focus. */
 const FOCUSABLE = "a, button, input, select, summary, [tabindex]";
 
 /**
- * Replaces what a place contains, if it differs. The focus stays where it was.
+ * Replaces what a place contains, if it differs. The focus stays where it was, and tables as far scrolled as they were.
  * @param {HTMLElement} place
  * @param {...import("../dom.js").Child | import("../dom.js").Child[]} children
  */
@@ -15,7 +16,9 @@ export function put(place, ...children) {
   const next = el("div", {}, ...children);
   if (next.innerHTML === place.innerHTML) return;
   const focused = [...place.querySelectorAll(FOCUSABLE)].findIndex((element) => element === document.activeElement);
+  const scrolled = [...place.querySelectorAll(".scroll")].map(({ scrollLeft, scrollTop }) => /** @type {const} */ ([scrollLeft, scrollTop]));
   place.replaceChildren(...next.childNodes);
+  place.querySelectorAll(".scroll").forEach((node, at) => node.scrollTo(...(scrolled[at] ?? [0, 0])));
   const again = focused < 0 ? null : place.querySelectorAll(FOCUSABLE)[focused];
   if (again instanceof HTMLElement) again.focus({ preventScroll: true });
 }
@@ -44,7 +47,37 @@ export async function attempt(place, act) {
  */
 export function reasonOf(error) {
   if (!(error instanceof Refused)) throw error;
-  return error.isMissing ? "This server does not say." : error.message;
+  return error.message;
+}
+
+/**
+ * Paces readings: one does not begin while another is under way, and they take at most `BUSY_SHARE` of the time.
+ * @param {() => number} pauseMs returns the least milliseconds between the beginnings of two
+ * @param {() => Promise<unknown>} read
+ */
+export function paced(pauseMs, read) {
+  let dueAt = -Infinity;
+  let isReading = false;
+  /** Reads, if it is due. */
+  const run = async () => {
+    const started = performance.now();
+    if (isReading || started < dueAt) return;
+    isReading = true;
+    dueAt = Infinity;
+    try {
+      await read();
+    } finally {
+      isReading = false;
+      if (dueAt === Infinity) dueAt = started + Math.max(pauseMs(), (performance.now() - started) / BUSY_SHARE);
+      else void run();
+    }
+  };
+  /** Reads now, or once the reading that is under way has ended. */
+  const again = () => {
+    dueAt = -Infinity;
+    void run();
+  };
+  return { run, again };
 }
 
 /**

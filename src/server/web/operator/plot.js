@@ -13,9 +13,11 @@ import { roundUp, total } from "./series.js";
 
 /** Times written below a chart. */
 const TICKS = 4;
+/** The share of the height that zero takes, where it is a value. */
+const THIN = 0.01;
 
 /** The colours of series, by name in the style sheet; the last one is for the sum of the others. */
-export const COLOURS = 6;
+const COLOURS = 6;
 
 export class Plot {
   /**
@@ -24,7 +26,7 @@ export class Plot {
    * @param {string} about.what says what is plotted
    * @param {(value: number) => string} about.format
    * @param {(values: readonly number[]) => number | null} [about.sum] the value of a whole series; null if it has none
-   * @param {number} [about.max] the upper edge, if it is fixed
+   * @param {number} [about.max] the upper edge, if it is fixed: zero is a value then, and drawn as a thin line
    */
   constructor({ title, what, format, sum = total, max }) {
     this.title = title;
@@ -56,11 +58,11 @@ export class Plot {
 
   /**
    * @param {Bins} bins
-   * @param {Series[]} series stacked in this order
+   * @param {Series[]} series stacked in this order; a period without a value is NaN, and a gap
    */
   draw(bins, series) {
     this.data = { bins, series };
-    if (series.every(({ values }) => total(values) === 0)) return this.none("Nothing in this time.");
+    if (series.every(({ values }) => values.every((value) => this.isNothing(value)))) return this.none("Nothing in this time.");
     this.said.hidden = true;
     this.body.hidden = false;
     const stacked = Array.from({ length: bins.count }, (_, at) => series.reduce((sum, { values }) => sum + values[at], 0));
@@ -69,7 +71,7 @@ export class Plot {
     const drawing = chart({
       label: `${this.title}: ${named}. The table below has the numbers.`,
       max,
-      areas: series.map(({ values }, at) => ({ kind: `k${colour(at, series)}`, values })),
+      areas: series.map(({ values }, at) => ({ kind: `k${colour(at, series)}`, values: values.map((value) => (this.isNothing(value) ? 0 : value || max * THIN)) })),
       limits: [0.5, 1].map((share) => ({ kind: "grid", value: max * share })),
     });
     const times = Array.from({ length: TICKS }, (_, at) => el("span", {}, timeText(bins, Math.round((at * (bins.count - 1)) / (TICKS - 1))).split(",")[0]));
@@ -88,6 +90,19 @@ export class Plot {
   }
 
   /**
+   * Returns true if there is nothing to draw.
+   * @param {number} value
+   */
+  isNothing(value) {
+    return Number.isNaN(value) || (value === 0 && this.max === undefined);
+  }
+
+  /** @param {number} value */
+  text(value) {
+    return Number.isNaN(value) ? "–" : this.format(value);
+  }
+
+  /**
    * Writes the legend, with the values of one period or of all.
    * @param {number | null} at
    */
@@ -97,7 +112,7 @@ export class Plot {
     this.when.textContent = at === null ? `Since ${timeText(bins, 0)}` : timeText(bins, at);
     this.legend.replaceChildren(...series.map((one, index) => el("li", {},
       el("span", { class: `swatch k${colour(index, series)}`, "aria-hidden": "true" }), el("span", { class: "of" }, one.name),
-      el("b", {}, at === null ? this.whole(one) : this.format(one.values[at])))));
+      el("b", {}, at === null ? this.whole(one) : this.text(one.values[at])))));
   }
 
   /** @param {Series} one */
@@ -111,9 +126,9 @@ export class Plot {
     if (!this.details.open || !this.data) return;
     const { bins, series } = this.data;
     // Newest first, and without empty periods.
-    const times = Array.from({ length: bins.count }, (_, index) => bins.count - 1 - index).filter((at) => series.some(({ values }) => values[at] !== 0));
+    const times = Array.from({ length: bins.count }, (_, index) => bins.count - 1 - index).filter((at) => !series.every(({ values }) => this.isNothing(values[at])));
     const row = (/** @type {string} */ name, /** @type {string[]} */ values) => el("tr", {}, el("th", { scope: "row" }, name), values.map((value) => el("td", {}, value)));
-    const rows = times.map((at) => row(timeText(bins, at), series.map(({ values }) => this.format(values[at]))));
+    const rows = times.map((at) => row(timeText(bins, at), series.map(({ values }) => this.text(values[at]))));
     put(this.table, table(this.title, ["From", ...series.map(({ name }) => name)], rows, this.sum === total ? row("Together", series.map((one) => this.whole(one))) : undefined));
   }
 }

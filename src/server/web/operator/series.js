@@ -37,7 +37,7 @@ export function binsOf({ stepMs, count }, now) {
  * @param {Bins} bins
  * @param {string} time RFC 3339
  */
-function binOf({ from, stepMs, count }, time) {
+export function binOf({ from, stepMs, count }, time) {
   const at = Math.floor((Date.parse(time) - from) / stepMs);
   return at >= 0 && at < count ? at : -1;
 }
@@ -85,7 +85,11 @@ export function largest(series, most) {
 export function grouped(bins, items, name, time, value, most) {
   /** @type {Map<string, T[]>} */
   const groups = new Map();
-  for (const item of items) groups.set(name(item), [...(groups.get(name(item)) ?? []), item]);
+  for (const item of items) {
+    const group = groups.get(name(item));
+    if (group) group.push(item);
+    else groups.set(name(item), [item]);
+  }
   return largest([...groups].map(([key, group]) => ({ name: key, values: summed(bins, group, time, value) })), most);
 }
 

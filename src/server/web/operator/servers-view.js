@@ -19,13 +19,15 @@
 
 import { ago, el, number, span } from "../dom.js";
 import { breakerReason, count } from "./format.js";
-import { attempt, card, leverButtons, meter, put, reasonOf, said, table, tiles } from "./parts.js";
+import { attempt, card, leverButtons, meter, paced, put, reasonOf, said, table, tiles } from "./parts.js";
 import { hooksOf, parseMetrics, sumOf } from "./prometheus.js";
 
 /** Rows of a list; there is no use in more. */
 const ROWS_MAX = 50;
 /** Milliseconds between two questions for the progress of a backup. */
 const BACKUP_MS = 1_000;
+/** Milliseconds between two readings of what seldom changes: MCP servers, metrics and readiness. */
+const READ_MS = 30_000;
 
 /** What draining does first. */
 const DRAINS = "It stops like on SIGTERM: no new turns start there, and running ones may finish.";
@@ -40,6 +42,9 @@ export class ServersView {
     this.isClosed = false;
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this.timer = undefined;
+    this.nodes = paced(() => 0, () => this.readNodes());
+    this.others = paced(() => READ_MS, () => this.readOthers());
+    this.backup = paced(() => BACKUP_MS, () => this.watchBackup());
     this.facts = el("dl", { class: "tiles" });
     this.ready = el("p", { class: "said", role: "status" });
     this.places = { nodes: card("Nodes"), breakers: card("Circuit breakers"), hooks: card("Hooks"), mcp: card("MCP servers"), backup: card("Backup") };
@@ -57,19 +62,25 @@ export class ServersView {
 
   /** @param {import("./levers.js").Lever & { label: string }} lever */
   lever(lever) {
-    return leverButtons(this.app, [lever], () => this.update());
+    return leverButtons(this.app, [lever], () => [this.nodes, this.others, this.backup].forEach(({ again }) => again()));
   }
 
   update() {
-    const { nodes, hooks, mcp } = this.places;
-    const { api } = this.app;
     this.showBreakers();
-    void Promise.all([
-      attempt(nodes.body, async () => this.showNodes((await api.get("api/nodes")).items)),
+    for (const { run } of [this.nodes, this.others, this.backup]) void run();
+  }
+
+  readNodes() {
+    return attempt(this.places.nodes.body, async () => this.showNodes((await this.app.api.get("api/nodes")).items));
+  }
+
+  readOthers() {
+    const { hooks, mcp } = this.places;
+    const { api } = this.app;
+    return Promise.all([
       attempt(mcp.body, async () => this.showMcp(await api.get("api/mcp"))),
-      attempt(hooks.body, async () => this.showMetrics(parseMetrics(await api.get("metrics")))),
-      api.get("readyz").then(() => (this.ready.textContent = "This server accepts sessions."), (error) => (this.ready.textContent = `Not ready: ${reasonOf(error)}.`)),
-      this.watchBackup(),
+      attempt(hooks.body, async () => this.showMetrics(parseMetrics(await api.get("metrics", {}, "text/plain")))),
+      api.get("readyz", {}, "text/plain").then(() => (this.ready.textContent = "This server accepts sessions."), (error) => (this.ready.textContent = `Not ready: ${reasonOf(error).replace(/\.$/, "")}.`)),
     ]);
   }
 
@@ -136,7 +147,7 @@ export class ServersView {
       const texts = { none: "None was made since the server started.", running: `${Math.round(percent)} %: ${number(pagesDone)} of ${number(pages)} pages.`, done: `Done: ${file}`, failed: `Failed: ${error ?? "see the log"}` };
       put(body, running, el("p", { class: state === "failed" ? "said wrong" : "said", role: "status" }, texts[state] ?? state));
       clearTimeout(this.timer);
-      if (state === "running" && !this.isClosed) this.timer = setTimeout(() => void this.watchBackup(), BACKUP_MS);
+      if (state === "running" && !this.isClosed) this.timer = setTimeout(() => void this.backup.run(), BACKUP_MS);
     });
   }
 }

@@ -37,8 +37,8 @@ export const STATES = {
   open: { title: "In memory", has: (item) => item.open },
   running: { title: "Answering", has: (item) => item.state === "running" },
   compacting: { title: "Compacting", has: (item) => item.state === "compacting" },
-  rests: { title: "Breaker open", has: (item) => item.compaction?.rests !== undefined },
-  failed: { title: "Compaction failed", has: (item) => isFailed(item.compaction?.last?.outcome) },
+  rests: { title: "Breaker open (in memory)", has: (item) => item.compaction?.rests !== undefined },
+  failed: { title: "Compaction failed (in memory)", has: (item) => isFailed(item.compaction?.last?.outcome) },
 };
 
 /** @param {string | undefined} outcome of a compaction */

@@ -20,7 +20,7 @@
  * @property {number} durationMs
  * @property {number} pausedMs
  * @typedef {{ readsContent: boolean, writes?: boolean }} Rights
- * @typedef {{ items: Item[], nextCursor?: string, openSessions: number, operator?: Rights }} Page
+ * @typedef {{ items: Item[], nextCursor?: string, operator?: Rights }} Page
  */
 
 /** Sessions per request: of the newest ones, and of the sweep. The page parses and merges one in a few milliseconds. */
@@ -29,12 +29,12 @@ const SWEEP_LIMIT = 500;
 /** Maximum pages of newest sessions per poll. The sweep finds the rest. */
 const NEWEST_PAGES_MAX = 5;
 /** Maximum sessions in memory, some 10 MB. */
-export const SESSIONS_MAX = 20_000;
+const SESSIONS_MAX = 20_000;
 
 /** Milliseconds between polls: at least, and at most, when nothing changes. */
 export const INTERVAL_MS = { least: 4_000, most: 20_000 };
-/** The server may work for this page for at most this share of the time. */
-const BUSY_SHARE = 1 / 20;
+/** The polls, and each of a view's readings, may take at most this share of the time. */
+export const BUSY_SHARE = 1 / 20;
 
 export class SessionStore {
   /** @param {(parameters: { limit: number, cursor?: string }) => Promise<Page>} fetchPage */
@@ -48,8 +48,6 @@ export class SessionStore {
     this.isComplete = false;
     /** True if there are more sessions than `SESSIONS_MAX`. */
     this.isCut = false;
-    /** The sessions in the memory of the server that answers. */
-    this.openSessions = 0;
     /** @type {Page["operator"]} */
     this.operator = undefined;
     this.intervalMs = INTERVAL_MS.least;
@@ -101,7 +99,7 @@ export class SessionStore {
    * @param {Page} page
    * @param {string} from
    */
-  #merge({ items, nextCursor, openSessions, operator }, from) {
+  #merge({ items, nextCursor, operator }, from) {
     const until = nextCursor === undefined ? "" : items.at(-1)?.updatedAt ?? from;
     const here = new Set(items.map((item) => item.sessionId));
     for (const [id, { updatedAt }] of this.items) {
@@ -112,25 +110,13 @@ export class SessionStore {
     }
     for (const item of items) {
       const known = this.items.get(item.sessionId);
-      if (known && isSame(known, item)) continue;
+      if (known && JSON.stringify(known) === JSON.stringify(item)) continue;
       this.items.set(item.sessionId, item);
       this.version += 1;
     }
-    if (this.openSessions !== openSessions) this.version += 1;
-    Object.assign(this, { openSessions, operator });
+    this.operator = operator;
   }
 }
 
 /** A text that sorts after every time. */
 const END = "~";
-
-/**
- * Returns true if nothing that the page shows differs.
- * @param {Item} one
- * @param {Item} other
- */
-function isSame(one, other) {
-  return one.updatedAt === other.updatedAt && one.state === other.state && one.open === other.open && one.name === other.name
-    && one.model === other.model && one.strategy === other.strategy && one.node === other.node
-    && one.compaction?.rests === other.compaction?.rests && one.compaction?.last?.at === other.compaction?.last?.at;
-}

@@ -13,11 +13,12 @@ import { ago, clock, el, number, span, styled } from "../dom.js";
 import { breakerText, changeText, failedText, rungText } from "../report.js";
 import { timelineOf } from "../timeline.js";
 import { money, outcomeText, stateText, when } from "./format.js";
-import { attempt, card, factsList, leverButtons, put, said, table } from "./parts.js";
+import { attempt, card, factsList, leverButtons, paced, put, said, table } from "./parts.js";
 import { branchesOf, drawShape } from "./tree-shape.js";
 
-/** Milliseconds between two readings of a session that changes. */
+/** Milliseconds between two readings of a session that changes, and of one that is not in the list. */
 const READ_MS = 8_000;
+const UNLISTED_MS = 30_000;
 
 /** Entries that are looked at for requests, per page. */
 const ENTRIES_LIMIT = 500;
@@ -25,7 +26,7 @@ const ENTRIES_LIMIT = 500;
 /** @type {[keyof ContextInfo["breakdown"], string][]} */
 const KINDS = [
   ["system", "System prompt"], ["tools", "Tool definitions"], ["summary", "Summary"], ["user", "User’s messages"], ["assistant", "Answers"],
-  ["reasoning", "Reasoning"], ["toolResults", "Tool results"], ["images", "Pictures"], ["uncached", "Of this request only"],
+  ["reasoning", "Reasoning"], ["toolResults", "Tool results"], ["images", "Pictures"], ["uncached", "Only in the next request"],
 ];
 
 /** @type {Record<string, string>} */
@@ -57,24 +58,34 @@ export class SessionView {
     this.path = `api/sessions/${encodeURIComponent(id)}`;
     /** The state of the session that was read last. */
     this.read = "";
-    this.readAt = -Infinity;
+    this.reading = paced(() => READ_MS, () => this.load());
     /** @type {any[]} requests and compactions, oldest first */
     this.entries = [];
+    /** Where older ones begin; empty if there are none. */
     this.oldest = "";
+    /** @type {string | null} the entry of the chosen request; null follows the newest one */
+    this.chosen = null;
     this.title = el("h1", {}, id.slice(0, 12));
     this.facts = el("div", {});
     this.text = el("button", { type: "button", class: "button small", onclick: () => void this.showText() }, "Show the next request");
     this.textWhy = said("");
     this.context = card("Context window");
-    this.context.node.append(el("div", { class: "levers" }, this.text, this.textWhy));
+    this.next = el("div", {});
+    this.context.node.append(el("div", { class: "levers" }, this.text, this.textWhy), this.next);
     this.requests = card("Requests");
+    this.older = el("button", { type: "button", class: "button small", hidden: true, onclick: () => void this.showOlder() }, "Load older ones");
+    this.olderWhy = el("div", { role: "status" });
+    this.requests.node.append(el("div", { class: "levers" }, this.older, this.olderWhy));
     this.compactions = card("Compactions", "");
     this.tree = card("Tree");
     this.node = el("section", { class: "view", "aria-label": "Session" },
       el("p", { class: "back" }, el("a", { href: "#sessions" }, "← Sessions")),
       el("div", { class: "view-head" }, this.title, leverButtons(app, leversOf(id), (lever) => {
         if (lever.method === "DELETE") location.hash = "#sessions";
-        else this.readAt = -Infinity;
+        else {
+          this.read = "";
+          this.reading.again();
+        }
       })),
       this.facts,
       el("div", { class: "cards" }, this.context.node, this.requests.node, this.compactions.node, this.tree.node));
@@ -85,11 +96,13 @@ export class SessionView {
     if (item) this.head(item);
     this.textWhy.textContent = this.app.lacks("content");
     this.text.disabled = this.app.lacks("content") !== "";
-    const read = item ? JSON.stringify([item.updatedAt, item.state, item.open, item.compaction]) : "unlisted";
-    if (read === this.read || performance.now() - this.readAt < READ_MS) return;
-    this.read = read;
-    this.readAt = performance.now();
-    void this.load();
+    if (this.state() !== this.read) void this.reading.run();
+  }
+
+  /** Returns a text that changes when the session is to be read again. */
+  state() {
+    const item = this.app.store.items.get(this.id);
+    return item ? JSON.stringify([item.updatedAt, item.state, item.open, item.compaction]) : `unlisted ${Math.floor(Date.now() / UNLISTED_MS)}`;
   }
 
   /** @param {import("./session-store.js").Item} item */
@@ -106,12 +119,15 @@ export class SessionView {
   }
 
   async load() {
+    this.read = this.state();
     await Promise.all([
       attempt(this.context.body, async () => this.showContext(await this.app.api.get(`${this.path}/context`))),
       attempt(this.requests.body, async () => {
         const page = await this.app.api.get(`${this.path}/requests`, { limit: ENTRIES_LIMIT });
-        this.entries = page.items;
-        this.oldest = page.more ? page.oldest : "";
+        // Older ones that were loaded stay, unless the page is of another branch.
+        const at = this.entries.findIndex(({ entryId }) => entryId === page.items[0]?.entryId);
+        if (at < 0) this.oldest = page.more ? page.oldest : "";
+        this.entries = [...this.entries.slice(0, Math.max(0, at)), ...page.items];
         this.showRequests();
       }),
       attempt(this.tree.body, async () => this.showTree(await this.app.api.get(`${this.path}/tree`))),
@@ -134,7 +150,7 @@ export class SessionView {
       breaker && el("p", { class: "said wrong" }, breakerText(breaker, clock)), stack,
       table("Tokens by kind", ["Kind", "Tokens", "Share"], present.map(([kind, name]) => row(name, breakdown[kind], kind)), row("Next request", tokenCount)),
       factsList([
-        ["Compacts by itself above", compactAtTokens === undefined ? "never" : `${number(compactAtTokens)} tokens`],
+        ["Compacted automatically above", compactAtTokens === undefined ? "never" : `${number(compactAtTokens)} tokens`],
         ["Prepared in the background above", prepareAtTokens === undefined ? null : `${number(prepareAtTokens)} tokens`],
         ["Kept free for the answer", number(info.reservedTokens)], ["From the provider’s cache", info.cachedTokens > 0 ? number(info.cachedTokens) : null],
         ["Strategy", info.strategy], ["Messages", number(info.transcriptLength)],
@@ -144,18 +160,17 @@ export class SessionView {
 
   /** Shows the next request as text, to operators who may read it. */
   async showText() {
-    await attempt(this.context.body, async () => {
-      const text = await this.app.api.get(`${this.path}/context`, { format: "markdown" });
-      this.context.node.querySelector("pre")?.remove();
-      this.context.node.append(el("pre", { tabindex: 0, role: "region", "aria-label": "The next request" }, text));
+    await attempt(this.next, async () => {
+      const text = await this.app.api.get(`${this.path}/context`, { format: "markdown" }, "text/markdown");
+      put(this.next, el("h3", {}, `The next request, as of ${clock(new Date().toISOString())}`), el("pre", { tabindex: 0, role: "region", "aria-label": "The next request" }, text));
     });
   }
 
   showRequests() {
     const { requests, compactions } = timelineOf(this.entries);
-    const older = this.oldest !== "" && el("button", { type: "button", class: "button small", onclick: () => void this.showOlder() }, "Load older ones");
+    this.older.hidden = this.oldest === "";
     put(this.compactions.body, compactions.length === 0 ? said("None on this branch.") : el("ol", { class: "steps" }, compactions.toReversed().map(({ entry }) => stepOf(entry))));
-    if (requests.length === 0) return put(this.requests.body, said("No request of this branch has reported its tokens yet."), older);
+    if (requests.length === 0) return put(this.requests.body, said("No request of this branch has reported its tokens yet."));
     const max = requests.reduce((most, { sent }) => Math.max(most, sent), 1);
     const drawing = chart({
       label: `Tokens of ${number(requests.length)} requests, up to ${number(max)}, with ${compactions.length} compactions.`, max,
@@ -173,24 +188,37 @@ export class SessionView {
       drawing.select(at);
       receipt.replaceChildren(factsList(receiptOf(requests[at], at, requests.length)));
     };
-    slider.addEventListener("input", () => choose(Number(slider.value)));
+    const pick = (/** @type {number} */ at) => {
+      this.chosen = requests[at + 1] ? requests[at].answer.entryId : null;
+      choose(at);
+    };
+    slider.addEventListener("input", () => pick(Number(slider.value)));
     drawing.node.addEventListener("pointerdown", ({ clientX }) => {
       const { left, width } = drawing.node.getBoundingClientRect();
-      choose(drawing.at((clientX - left) / Math.max(1, width)));
+      pick(drawing.at((clientX - left) / Math.max(1, width)));
     });
-    choose(requests.length - 1);
+    const chosen = requests.findIndex(({ answer }) => answer.entryId === this.chosen);
+    choose(chosen < 0 ? requests.length - 1 : chosen);
     const names = [["cached", "from the provider’s cache"], ["shared", "sent before, not from the cache"], ["fresh", "new"]];
     put(this.requests.body,
       el("div", { class: "canvas bare" }, drawing.node), slider,
       el("ul", { class: "legend" }, names.map(([kind, name]) => el("li", {}, el("span", { class: `swatch ${kind}`, "aria-hidden": "true" }), name))),
-      receipt, older);
+      receipt);
   }
 
   async showOlder() {
-    const page = await this.app.api.get(`${this.path}/requests`, { limit: ENTRIES_LIMIT, before: this.oldest });
-    this.entries = [...page.items, ...this.entries];
-    this.oldest = page.more ? page.oldest : "";
-    this.showRequests();
+    const before = this.oldest;
+    this.older.disabled = true;
+    await attempt(this.olderWhy, async () => {
+      const page = await this.app.api.get(`${this.path}/requests`, { limit: ENTRIES_LIMIT, before });
+      put(this.olderWhy);
+      // The session may have moved to another branch meanwhile.
+      if (this.oldest !== before) return;
+      this.entries = [...page.items, ...this.entries];
+      this.oldest = page.more ? page.oldest : "";
+      this.showRequests();
+    });
+    this.older.disabled = false;
   }
 
   /** @param {import("reseed-protocol").Tree} tree */
@@ -200,9 +228,9 @@ export class SessionView {
     /** @type {Record<string, number>} */
     const types = {};
     for (const { type } of nodes) types[type] = (types[type] ?? 0) + 1;
-    const text = `${number(nodes.length)}${more ? "+" : ""} entries, ${number(shape.branches.length)} ${shape.branches.length === 1 ? "branch" : "branches"}, ${number(shape.depth)} deep`;
+    const text = `${more ? "The oldest " : ""}${number(nodes.length)} entries, ${number(shape.branches.length)} ${shape.branches.length === 1 ? "branch" : "branches"}, ${number(shape.depth)} deep`;
     put(this.tree.body,
-      el("p", { class: "sum" }, text), drawShape(shape, `${text}. The session continues on the first line.`),
+      el("p", { class: "sum" }, text), drawShape(shape, `${text}.${shape.hasOwn ? " The session continues on the first line." : ""}`),
       factsList(Object.entries(types).sort(([, one], [, other]) => other - one).map(([type, times]) => [type.replace(/[:_]/g, " "), number(times)])));
   }
 }

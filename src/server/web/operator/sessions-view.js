@@ -38,7 +38,7 @@ export class SessionsView {
     this.states = Object.entries(STATES).map(([state, { title }]) => /** @type {const} */ ([state, el("button", {
       type: "button", class: `tile ${state}`, title: "List only these", onclick: () => this.filter("state", filter.state === state ? "" : state),
     }, el("b", {}), el("span", {}, title))]));
-    const tiles = [el("p", { class: "tile" }, el("b", {}), el("span", {}, "Sessions")), ...this.states.map(([, button]) => button), el("p", { class: "tile" }, el("b", {}), el("span", {}, "Cost today"))];
+    const tiles = [el("p", { class: "tile" }, el("b", {}), el("span", {}, "Sessions")), ...this.states.map(([, button]) => button), el("p", { class: "tile", title: "Since midnight UTC" }, el("b", {}), el("span", {}, "Cost today"))];
     this.values = tiles.map((tile) => /** @type {HTMLElement} */ (tile.firstElementChild));
     this.tiles = el("div", { class: "tiles" }, tiles);
     this.said = el("p", { class: "said", role: "status" });
@@ -168,7 +168,7 @@ export class SessionsView {
     rows.forEach((item, index) => {
       const known = this.drawn.get(item.sessionId);
       const cells = cellsOf(item, now);
-      const key = JSON.stringify(cells.map(({ text }) => text).concat(String(item.usageRatio)));
+      const key = JSON.stringify([cells, item.usageRatio]);
       const node = known?.node ?? newRow(item);
       if (known?.key !== key) fill(node, item, cells);
       this.drawn.set(item.sessionId, { node, key });
@@ -216,6 +216,9 @@ export class SessionsView {
 /** Maximum names in a filter; the text field finds the others. */
 const CHOICES_MAX = 200;
 
+/** Explains a missing value. */
+const UNKNOWN = "Only known while the session is in memory";
+
 /**
  * Returns the texts of a row.
  * @param {Item} item
@@ -231,11 +234,12 @@ function cellsOf(item, now) {
     { key: "fullness", text: `${Math.round(item.usageRatio * 100)} %`, hint: `${number(item.tokenCount)} of ${number(item.windowTokens)} tokens`, level: isFull ? "full" : item.usageRatio >= HIGH_RATIO ? "high" : "low" },
     { key: "state", text: stateText(item), level: item.state === "idle" ? (item.open ? "open" : "stored") : "busy" },
     { key: "user", text: item.owner || "(nobody)", hint: item.owner },
-    { key: "model", text: item.model ?? "–", hint: item.model ?? "Only known while the session is in memory" },
-    { key: "strategy", text: item.strategy ?? "–" },
+    { key: "model", text: item.model ?? "–", hint: item.model ?? UNKNOWN },
+    { key: "strategy", text: item.strategy ?? "–", hint: item.strategy ?? UNKNOWN },
     {
       key: "compaction",
       text: compaction?.rests ? "breaker open" : last ? `${outcomeText(last)} · ${ago(last.at, now)}` : compaction?.count ? `${count(compaction.count)} earlier` : "–",
+      hint: compaction ? undefined : UNKNOWN,
       level: compaction?.rests || isFailed(last?.outcome) ? "bad" : "",
     },
     { key: "cost", text: costNanoUsd === undefined ? "–" : money(costNanoUsd) + (unpricedRequests > 0 ? "+" : ""), hint: unpricedRequests > 0 ? `and ${number(unpricedRequests)} requests of unknown cost` : undefined },

@@ -4,7 +4,7 @@
  * @typedef {Pick<import("reseed-protocol").TreeNode, "entryId" | "parentId" | "type">} Node
  *
  * @typedef {object} Branch
- * @property {number} lane 0 for the one that the session continues from
+ * @property {number} lane 0 for the one that the session continues from, if it is among them
  * @property {number} fromLane the lane of its parent
  * @property {number} from the depth of its parent
  * @property {number} to the depth of its last entry
@@ -21,7 +21,7 @@ const SVG = "http://www.w3.org/2000/svg";
  * Returns the branches of a tree. Pure.
  * @param {readonly Node[]} nodes parents before their children
  * @param {string | null} leafId
- * @returns {{ branches: Branch[], depth: number }}
+ * @returns {{ branches: Branch[], depth: number, hasOwn: boolean }} `hasOwn` is false if the leaf is not among the nodes
  */
 export function branchesOf(nodes, leafId) {
   const byId = new Map(nodes.map((node) => [node.entryId, node]));
@@ -52,7 +52,7 @@ export function branchesOf(nodes, leafId) {
     const [here, above] = [places.get(entryId), parentId === null ? undefined : places.get(parentId)];
     if (here && above && here.branch !== above.branch) here.branch.fromLane = above.branch.lane;
   }
-  return { branches: sorted, depth: Math.max(0, ...sorted.map(({ to }) => to)) };
+  return { branches: sorted, depth: Math.max(0, ...sorted.map(({ to }) => to)), hasOwn: own !== undefined };
 }
 
 /**
@@ -60,7 +60,7 @@ export function branchesOf(nodes, leafId) {
  * @param {ReturnType<typeof branchesOf>} tree
  * @param {string} label
  */
-export function drawShape({ branches, depth }, label) {
+export function drawShape({ branches, depth, hasOwn }, label) {
   const shown = branches.slice(0, LANES_MAX);
   const height = shown.length * LANE_PIXELS + 6;
   const x = (/** @type {number} */ at) => +(((at + 0.5) / (depth + 1)) * WIDTH).toFixed(1);
@@ -73,7 +73,7 @@ export function drawShape({ branches, depth }, label) {
   const svg = shape("svg", { class: "shape", viewBox: `0 0 ${WIDTH} ${height}`, preserveAspectRatio: "none", height, role: "img", "aria-label": label });
   for (const { lane, fromLane, from, to, compactions } of shown) {
     const fork = lane === fromLane || from === 0 ? `M${x(Math.min(from + 1, to))} ${y(lane)}` : `M${x(from)} ${y(Math.min(fromLane, LANES_MAX))}V${y(lane)}`;
-    svg.append(shape("path", { class: lane === 0 ? "branch own" : "branch", d: `${fork}H${x(to)}` }));
+    svg.append(shape("path", { class: lane === 0 && hasOwn ? "branch own" : "branch", d: `${fork}H${x(to)}` }));
     // A line without length, because its cap is not stretched with the drawing.
     for (const at of [...compactions.map((depth) => ({ depth, kind: "compaction" })), { depth: to, kind: "tip" }]) svg.append(shape("path", { class: at.kind, d: `M${x(at.depth)} ${y(lane)}h0` }));
   }

@@ -1,11 +1,10 @@
 /** What requests cost, and how well the server did, over time. All numbers come from the server's own tables. */
 
 import { el, number, span } from "../dom.js";
-import { Refused } from "./api.js";
-import { count, money } from "./format.js";
-import { put, reasonOf, tiles } from "./parts.js";
+import { costOf, count, money } from "./format.js";
+import { paced, put, reasonOf, tiles } from "./parts.js";
 import { Plot } from "./plot.js";
-import { RANGES, binsOf, grouped, largest, summed, total } from "./series.js";
+import { RANGES, binOf, binsOf, grouped, largest, summed, total } from "./series.js";
 
 /** Series in a plot; the others are added up. */
 const SERIES_MAX = 5;
@@ -26,15 +25,11 @@ let range = "hour";
  * @typedef {Counts & { minute: string, waiting?: number, pauses?: { totalMs: number } }} Minute
  */
 
-/** @param {Sum} sum */
-export const costOf = ({ costNanoUsd, estimatedCostNanoUsd }) => costNanoUsd + estimatedCostNanoUsd;
-
 export class UsageView {
   /** @param {import("./main.js").App} app */
   constructor(app) {
     this.app = app;
-    this.readAt = -Infinity;
-    this.reading = 0;
+    this.reading = paced(() => RANGES[range].readMs, () => this.read());
     this.facts = el("dl", { class: "tiles" });
     this.said = el("p", { class: "said", role: "status" });
     const percent = (/** @type {number} */ value) => `${Math.round(value)} %`;
@@ -46,7 +41,7 @@ export class UsageView {
       users: new Plot({ title: "Cost by user", what: "Dollars, of the users who cost most.", format: money }),
       cache: new Plot({ title: "Cache share", what: "Share of the input that came from the providers’ caches.", format: percent, max: 100, sum: mean }),
       compactions: new Plot({ title: "Compactions", what: "Compactions that ended, by outcome.", format: count }),
-      waiting: new Plot({ title: "Waiting for permits", what: "Most requests that waited for a permit at a time.", format: count, sum: largestOf }),
+      waiting: new Plot({ title: "Waiting for permits", what: "Requests that waited for a permit when a minute ended; a longer period shows the largest number.", format: count, sum: largestOf }),
       pauses: new Plot({ title: "Waiting for compactions", what: "Time for which users waited.", format: span }),
       failures: new Plot({ title: "Failures", what: "What failed, by kind.", format: count }),
     };
@@ -59,24 +54,22 @@ export class UsageView {
   /** @param {string} name */
   choose(name) {
     range = name;
-    this.readAt = -Infinity;
+    this.reading.again();
     this.update();
   }
 
   update() {
     for (const button of this.ranges) button.setAttribute("aria-pressed", String(button.dataset.range === range));
-    if (performance.now() - this.readAt < RANGES[range].readMs) return;
-    this.readAt = performance.now();
-    void this.read();
+    void this.reading.run();
   }
 
   async read() {
-    const reading = ++this.reading;
+    const chosen = range;
     this.said.textContent = "";
     const { step } = RANGES[range];
     const bins = binsOf(RANGES[range], Date.now());
     const from = new Date(bins.from).toISOString();
-    const isStale = () => reading !== this.reading;
+    const isStale = () => range !== chosen;
     const usage = async () => {
       const { items } = await this.app.api.all("api/usage", { by: "total", step, from }, PAGES_MAX);
       if (isStale()) return;
@@ -89,27 +82,29 @@ export class UsageView {
       if (!isStale()) this.plots.users.draw(bins, users);
     };
     const minutes = async () => {
-      const { items, isCut } = await this.app.api.all("api/minutes", { from }, MINUTES.pagesMax, MINUTES.limit);
+      const { items, isCut } = await this.app.api.all("api/minutes", { from }, MINUTES.pagesMax, MINUTES.limit, isStale);
       if (isStale()) return;
       this.plotMinutes(bins, items);
-      if (isCut) this.said.textContent = "There are more minutes than this page reads: the newest are missing in the plots below.";
+      if (isCut) this.say("There are more minutes than this page reads: the newest are missing in the plots below.");
     };
-    const { tokens, models, users, cache, ...others } = this.plots;
-    await Promise.all([this.attempt(usage, [tokens, models, users, cache]), this.attempt(minutes, Object.values(others))]);
+    await Promise.all([this.attempt(usage), this.attempt(minutes)]);
   }
 
   /**
-   * Reads, and says in the plots if the server has no answer.
+   * Reads, and says so if that fails.
    * @param {() => Promise<void>} read
-   * @param {Plot[]} plots
    */
-  async attempt(read, plots) {
+  async attempt(read) {
     try {
       await read();
     } catch (error) {
-      if (error instanceof Refused && error.isMissing) plots.forEach((plot) => plot.none("This server does not say."));
-      else this.said.textContent = `${reasonOf(error)} What is shown is older.`;
+      this.say(`${reasonOf(error)} The numbers below may be old.`);
     }
+  }
+
+  /** @param {string} text is added to what is said */
+  say(text) {
+    this.said.textContent = [this.said.textContent, text].filter(Boolean).join(" ");
   }
 
   /** @param {Sum[]} items */
@@ -136,7 +131,7 @@ export class UsageView {
       { name: "reasoning", values: of((sum) => sum.reasoningTokens) },
       { name: "other output", values: of((sum) => Math.max(0, sum.outputTokens - sum.reasoningTokens)) },
     ]);
-    this.plots.cache.draw(bins, [{ name: "from a cache", values: input.map((sent, at) => (sent > 0 ? (cached[at] / sent) * 100 : 0)) }]);
+    this.plots.cache.draw(bins, [{ name: "from a cache", values: input.map((sent, at) => (sent > 0 ? (cached[at] / sent) * 100 : NaN)) }]);
   }
 
   /**
@@ -147,7 +142,8 @@ export class UsageView {
    * @param {Sum[]} all
    */
   async usersOf(bins, from, step, all) {
-    const { items } = await this.app.api.all("api/usage", { by: "user", from }, PAGES_MAX);
+    const { items, isCut } = await this.app.api.all("api/usage", { by: "user", from }, PAGES_MAX);
+    if (isCut) this.say(`Only the first ${number(items.length)} users are compared: others may cost more.`);
     const paying = items.filter((/** @type {Sum} */ sum) => costOf(sum) > 0).sort((one, other) => costOf(other) - costOf(one));
     const top = paying.slice(0, SERIES_MAX).map(({ user }) => user);
     const series = await Promise.all(top.map(async (user) => {
@@ -178,8 +174,8 @@ export class UsageView {
     for (const { minute, waiting: now = 0 } of items) waiting.set(minute, (waiting.get(minute) ?? 0) + now);
     const most = new Array(bins.count).fill(0);
     for (const [minute, requests] of waiting) {
-      const at = Math.floor((Date.parse(minute) - bins.from) / bins.stepMs);
-      if (at >= 0 && at < bins.count) most[at] = Math.max(most[at], requests);
+      const at = binOf(bins, minute);
+      if (at >= 0) most[at] = Math.max(most[at], requests);
     }
     this.plots.waiting.draw(bins, [{ name: "requests", values: most }]);
   }

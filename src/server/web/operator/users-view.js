@@ -1,8 +1,8 @@
 /** Who spends what, budgets, and one user: sessions, usage, sockets, and the levers. */
 
 import { el, number, styled } from "../dom.js";
-import { count, money, when } from "./format.js";
-import { attempt, card, leverButtons, meter, put, said, table, tiles } from "./parts.js";
+import { costOf, count, money, when } from "./format.js";
+import { attempt, card, leverButtons, meter, paced, put, said, table, tiles } from "./parts.js";
 
 /** Pages of sums that are read: 10,000 users. */
 const PAGES_MAX = 10;
@@ -22,7 +22,7 @@ export class UsersView {
   constructor(app, user) {
     this.app = app;
     this.user = user;
-    this.readAt = -Infinity;
+    this.reading = paced(() => READ_MS, () => this.read());
     /** @type {import("./usage-view.js").Sum[]} */
     this.sums = [];
     this.said = el("p", { class: "said", role: "status" });
@@ -40,16 +40,15 @@ export class UsersView {
     if (user === null) this.cost.body.before(this.search);
     this.node = el("section", { class: "view", "aria-label": user === null ? "Users" : "User" },
       user !== null && el("p", { class: "back" }, el("a", { href: "#users" }, "← Users")),
-      el("div", { class: "view-head" }, el("h1", {}, user ?? "Users"), user !== null && leverButtons(app, levers, () => void this.read())),
+      el("div", { class: "view-head" }, el("h1", {}, user ?? "Users"), user !== null && leverButtons(app, levers, () => this.reading.again())),
       this.said, user !== null && this.facts, user !== null && el("p", { class: "back" }, el("a", { href: `#sessions=${encodeURIComponent(user)}` }, "Show the sessions of this user")), this.budgets.node, this.cost.node);
   }
 
   update() {
-    if (performance.now() - this.readAt >= READ_MS) void this.read();
+    void this.reading.run();
   }
 
   async read() {
-    this.readAt = performance.now();
     const { api } = this.app;
     const owner = this.user ?? undefined;
     const from = new Date(Date.now() - DAYS * DAY_MS).toISOString().slice(0, 10);
@@ -68,15 +67,14 @@ export class UsersView {
 
   /** @param {User} about */
   showUser({ sessions, usage, sockets, class: named, unanswered = [] }) {
-    if (unanswered.length > 0) this.said.textContent = `Without what these nodes know, which did not answer: ${unanswered.join(", ")}.`;
-    put(this.facts, el("dl", { class: "tiles" }, tiles([["Sessions", number(sessions.count)], ["In memory", number(sessions.open ?? 0)], ["Connections", number(sockets)], ["Requests", number(usage.requests ?? 0)], ["Cost", money((usage.costNanoUsd ?? 0) + (usage.estimatedCostNanoUsd ?? 0))], ["Class", named ?? "–"]])));
+    if (unanswered.length > 0) this.said.textContent = `These nodes did not answer, and are not counted: ${unanswered.join(", ")}.`;
+    put(this.facts, el("dl", { class: "tiles" }, tiles([["Sessions", number(sessions.count)], ["In memory", number(sessions.open ?? 0)], ["Connections", number(sockets)], ["Requests", number(usage.requests ?? 0)], ["Cost", money(costOf(usage))], ["Class", named ?? "–"]])));
   }
 
   /** Lists users, or the models of one, largest cost first. */
   list() {
     const key = /** @type {"user" | "model"} */ (this.user === null ? "user" : "model");
     const words = this.search.value.trim().toLowerCase();
-    const costOf = (/** @type {import("./usage-view.js").Sum} */ sum) => sum.costNanoUsd + sum.estimatedCostNanoUsd;
     const found = this.sums.filter((sum) => (sum[key] ?? "").toLowerCase().includes(words)).sort((one, other) => costOf(other) - costOf(one) || other.inputTokens - one.inputTokens);
     const most = Math.max(1, ...found.slice(0, 1).map(costOf));
     const head = [key === "user" ? "User" : "Model", "Cost", "Requests", "Tokens in", "From caches", "Tokens out"];
