@@ -152,7 +152,8 @@ impl Audit {
         }
     }
 
-    /// Records that credentials were refused. `what` is what they were for. `why` must not contain any part of them.
+    /// Records that credentials were refused, or that an operator may not do something. `what` is what they were for.
+    /// `why` must not contain any part of them.
     pub(super) fn refused(&self, address: Option<IpAddr>, what: &'static str, why: &'static str) {
         let Some(left_out) = self.refusals.admit() else { return };
         let (on, outcome) = (what.to_owned(), why.to_owned());
@@ -218,40 +219,26 @@ pub(super) fn read(path: &str) -> Option<Read> {
     if path == "/metrics" {
         return Some((METRICS, None));
     }
-    if path == "/api/mcp" {
-        return Some(("mcp", None));
-    }
-    if path == "/api/nodes" {
-        return Some(("nodes", None));
-    }
-    if path == "/api/minutes" {
-        return Some(("minutes", None));
-    }
-    if path == "/api/budgets" {
-        return Some(("budgets", None));
-    }
-    if path == "/api/usage" {
-        return Some(("usage", None));
-    }
-    if path == "/api/backup" {
-        return Some(("backup", None));
-    }
-    if path == "/api/drain" {
-        return Some(("drain", None));
-    }
-    if path.starts_with("/api/users/") {
-        return Some(("user", None));
-    }
-    let rest = path.strip_prefix("/api/sessions")?;
-    let mut steps = rest.split('/').skip(1);
-    let session = steps.next().and_then(|id| id.parse().ok());
-    match steps.next() {
-        Some("context") => Some(("context", session)),
-        Some("tree") => Some(("tree", session)),
-        Some("requests") => Some(("requests", session)),
-        _ if session.is_some() => Some(("session", session)),
-        _ => Some(("sessions", None)),
-    }
+    let mut steps = path.strip_prefix("/api/")?.split('/');
+    let (first, id, part) = (steps.next()?, steps.next(), steps.next());
+    let session = id.filter(|_| first == "sessions").and_then(|id| id.parse().ok());
+    let what = match (first, id, part) {
+        ("mcp", None, _) => "mcp",
+        ("nodes", None, _) => "nodes",
+        ("minutes", None, _) => "minutes",
+        ("budgets", None, _) => "budgets",
+        ("usage", None, _) => "usage",
+        ("backup", None, _) => "backup",
+        ("drain", None, _) => "drain",
+        ("users", Some(_), _) => "user",
+        ("sessions", _, Some("context")) => "context",
+        ("sessions", _, Some("tree")) => "tree",
+        ("sessions", _, Some("requests")) => "requests",
+        ("sessions", ..) if session.is_some() => "session",
+        ("sessions", ..) => "sessions",
+        _ => return None,
+    };
+    Some((what, session))
 }
 
 #[cfg(test)]

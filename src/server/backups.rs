@@ -31,6 +31,8 @@ pub(super) struct Newest {
     pages: u64,
     pages_done: u64,
     started_at: Timestamp,
+    /// The time of the last step.
+    progress_at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
     ended_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,7 +81,7 @@ impl Backups {
         let started_at = SystemClock.now();
         let file = directory.join(format!("reseed-{}.db", started_at.to_string().replace(':', "")));
         let (state, shown) = (RUNNING, file.display().to_string());
-        let begun = Newest { state, file: shown, started_at, ..Newest::default() };
+        let begun = Newest { state, file: shown, started_at, progress_at: started_at, ..Newest::default() };
         *newest = Some(begun.clone());
         Ok((begun, file))
     }
@@ -88,16 +90,13 @@ impl Backups {
     pub(super) fn write(&self, path: &Path, file: &Path, goes_on: impl Fn() -> bool) -> Result<u64, BackupError> {
         let directory = file.parent().unwrap_or(Path::new("."));
         let removed = remove_partial(directory);
-        let made = removed.map_err(|source| BackupError::Io { path: directory.to_owned(), source }).and_then(|()| {
-            backup(path, file, |BackupProgress { pages, pages_done }| {
-                if let Some(newest) = &mut *self.newest() {
-                    (newest.pages, newest.pages_done) = (pages, pages_done);
-                }
-                goes_on()
-            })
-        });
-        self.end(&made);
-        made
+        removed.map_err(|source| BackupError::Io { path: directory.to_owned(), source })?;
+        backup(path, file, |BackupProgress { pages, pages_done }| {
+            if let Some(newest) = &mut *self.newest() {
+                (newest.pages, newest.pages_done, newest.progress_at) = (pages, pages_done, SystemClock.now());
+            }
+            goes_on()
+        })
     }
 
     /// Records how the newest backup has ended.
@@ -111,14 +110,39 @@ impl Backups {
     }
 }
 
-/// Removes what a killed server has left. The directory is for the backups of one server.
+/// Removes what a killed server left. The directory is for the backups of one server; a partial file with another name
+/// is of `reseed backup`, which may be writing it.
 fn remove_partial(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
-        if name.starts_with("reseed-") && name.contains(".db.partial") {
+        let started =
+            name.strip_prefix("reseed-").and_then(|name| name.split_once(".db.partial")).map(|(time, _)| time);
+        if started.is_some_and(|time| time.replace(|c: char| c.is_ascii_digit(), "0") == "0000-00-00T000000.000Z") {
             fs::remove_file(&path)?;
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_servers_own_partial_files_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let backups = Backups::new(Database::Memory, None);
+        let (_, own) = backups.begin(folder.path()).unwrap();
+        let own = own.file_name().unwrap().to_str().unwrap().to_owned();
+        let kept = ["reseed-monday.db.partial".to_owned(), "monday.db.partial".to_owned(), own.clone()];
+        let removed = [format!("{own}.partial"), format!("{own}.partial-wal"), format!("{own}.partial.vacuum")];
+        for name in kept.iter().chain(&removed) {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        remove_partial(folder.path()).unwrap();
+        for name in kept.iter().chain(&removed) {
+            assert_eq!(folder.path().join(name).exists(), kept.contains(name), "{name}");
+        }
+    }
 }

@@ -22,7 +22,8 @@ impl Repeats {
     /// Returns the place for the answer to this request.
     ///
     /// # Errors
-    /// `idempotency_conflict`: the key was used for another request.
+    /// - `idempotency_conflict`: the key was used for another request.
+    /// - `overloaded`: too many requests are being carried out.
     pub(super) fn place(&self, key: &CommandId, content: CommandId) -> Result<Answer, ErrorBody> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, before, answer)) = all.iter().find(|(known, ..)| known == key) {
@@ -30,10 +31,35 @@ impl Repeats {
             return if *before == content { Ok(answer.clone()) } else { Err(error()) };
         }
         if all.len() >= ANSWERS_MAX {
-            all.pop_front();
+            // Each request that is being carried out has a copy of its place.
+            let finished = all.iter().position(|(.., answer)| Arc::strong_count(answer) == 1);
+            let busy = || ErrorBody::new(ErrorCode::Overloaded, "too many requests of operators are being carried out");
+            all.remove(finished.ok_or_else(busy)?);
         }
         let answer = Answer::default();
         all.push_back((key.clone(), content, answer.clone()));
         Ok(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_finished_request_makes_room() {
+        let repeats = Repeats::default();
+        let id = |text: &str| text.parse::<CommandId>().unwrap();
+        let place = |key: usize| repeats.place(&id(&format!("key-{key}")), id("content"));
+        let running = place(0).unwrap();
+        for key in 1..=ANSWERS_MAX {
+            drop(place(key).unwrap());
+        }
+        assert!(Arc::ptr_eq(&place(0).unwrap(), &running), "it would happen twice");
+        assert_eq!(repeats.0.lock().unwrap().len(), ANSWERS_MAX);
+        let copies: Vec<Answer> = repeats.0.lock().unwrap().iter().map(|(.., answer)| answer.clone()).collect();
+        assert_eq!(place(ANSWERS_MAX + 1).unwrap_err().code, ErrorCode::Overloaded);
+        drop(copies);
+        place(ANSWERS_MAX + 1).unwrap();
     }
 }

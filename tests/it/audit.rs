@@ -20,10 +20,11 @@ use tempfile::TempDir;
 const ANN: &str = "token-of-ann-0123456789";
 const SHOP: &str = "token-of-shop-c2ab5e01f7";
 const OPERATOR: &str = "operator-token-of-some-length";
+const WRITER: &str = "writer-token-of-some-length";
 const SETTINGS: [(&str, &str); 7] = [
     ("AUTH_TOKENS", "ann:token-of-ann-0123456789"),
     ("SERVICE_TOKENS", "shop:token-of-shop-c2ab5e01f7"),
-    ("OPERATOR_TOKENS", "ops:operator-token-of-some-length"),
+    ("OPERATOR_TOKENS", "ops:operator-token-of-some-length,boss/write:writer-token-of-some-length"),
     ("ALLOWED_ORIGINS", "https://shop.example"),
     ("OFFLINE_WORD_MILLIS", "0"),
     ("AUDIT_FILE", "audit"),
@@ -61,6 +62,13 @@ async fn call(server: &Binary, method: &str, path: &str, token: &str, body: &Val
     let answered = http::send(&server.address, method, path, &headers, &body.to_string()).await;
     assert_eq!(answered.status, 200, "{path}: {answered:?}");
     answered.json()
+}
+
+/// Pulls a lever; returns the status and the answer.
+async fn pull(server: &Binary, path: &str, token: &str) -> (u16, Value) {
+    let bearer = format!("Bearer {token}");
+    let answered = http::ask(&server.address, "POST", path, &[("Authorization", &bearer)]).await;
+    (answered.status, answered.json())
 }
 
 fn lines(folder: &Path) -> Vec<Value> {
@@ -196,6 +204,11 @@ async fn while_the_file_cannot_be_written_nothing_is_deleted_and_everyone_can_si
         let message = refused["payload"]["message"].as_str().unwrap();
         assert!(message.contains("the audit log cannot be written, so this is not done"), "{refused}");
     }
+    let close = "/api/users/ann/close";
+    for (token, status, code) in [(WRITER, 503, "store_failed"), (OPERATOR, 403, "forbidden")] {
+        let (answered, error) = pull(&server, close, token).await;
+        assert_eq!((answered, present(&error["code"])), (status, &json!(code)), "{error}");
+    }
     assert_eq!(client.turn("Is it still there?").await["status"], "completed");
     let mut other = ann(&server).await;
     assert_eq!(other.ask("open_session", json!({ "sessionId": session })).await["type"], "session_opened");
@@ -205,12 +218,33 @@ async fn while_the_file_cannot_be_written_nothing_is_deleted_and_everyone_can_si
     server.limit_files(8 << 10).await;
     let deleted = client.ask("delete_session", json!({ "sessionId": session })).await;
     assert_eq!(deleted["type"], "ok", "{deleted}");
+    let (status, closed) = pull(&server, close, WRITER).await;
+    assert_eq!(status, 200, "{closed}");
+    assert_ne!(present(&closed["sockets"]), &json!(0), "{closed}");
     server.stop().await;
     let ended = verify(folder, &[]).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let found = lines(folder);
     assert!(found.iter().any(|line| line["what"] == "lost"), "{:?}", found.last());
     assert!(found.iter().any(|line| line["what"] == "delete_session" && line["outcome"] == "deleted"));
+    let levers = found.iter().filter(|line| line["what"] == "close_user");
+    let levers: Vec<_> = levers.map(|line| ["who", "user", "outcome"].map(|field| present(&line[field]))).collect();
+    assert_eq!(json!(levers), json!([["boss", "ann", "asked"], ["boss", "ann", "done"]]));
+}
+
+#[tokio::test]
+async fn refused_levers_cannot_fill_the_file() {
+    let folder = folder();
+    let folder = folder.path();
+    let server = Binary::start(folder, &SETTINGS).await;
+    for _ in 0..60 {
+        let (status, error) = pull(&server, "/api/drain", OPERATOR).await;
+        assert_eq!((status, present(&error["code"])), (403, &json!("forbidden")), "{error}");
+    }
+    server.stop().await;
+    let refused = |line: &&Value| line["what"] == "refusal" && line["on"] == "drain";
+    let count = lines(folder).iter().filter(refused).count();
+    assert!((30..60).contains(&count), "{count} lines");
 }
 
 #[tokio::test]

@@ -109,6 +109,8 @@ async fn what_was_acknowledged_before_a_backup_under_load_is_there_after_a_resto
     let ended = ended.await;
     assert_eq!((present(&ended["state"]), &ended["file"]), (&json!("done"), &file), "{ended}");
     assert_eq!(ended["pages"], *present(&ended["pagesDone"]), "{ended}");
+    let times = ["startedAt", "progressAt", "endedAt"].map(|time| present(&ended[time]).as_str().unwrap());
+    assert!(times.is_sorted() && times[0] < times[1], "{ended}");
     let after = count();
     until("turns go on", async || if count() > after { Ok(()) } else { Err(format!("{after} turns")) }).await;
     done.store(true, Ordering::Relaxed);
@@ -118,7 +120,8 @@ async fn what_was_acknowledged_before_a_backup_under_load_is_there_after_a_resto
     for outcome in ["asked", "done"] {
         let line =
             |line: &&str| line.contains(r#""what":"backup""#) && line.contains(&format!(r#""outcome":"{outcome}""#));
-        assert_eq!(audit.lines().filter(line).count(), 1, "{audit}");
+        let lines: Vec<_> = audit.lines().filter(line).collect();
+        assert!(lines.len() == 1 && lines[0].contains(r#""address":"127.0.0.1""#), "{audit}");
     }
 
     let file = folder.path().join(PathBuf::from(file.as_str().unwrap()));

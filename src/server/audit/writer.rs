@@ -1,4 +1,4 @@
-//! The file of the audit log. One thread writes it, in groups: each group is one write and one sync.
+//! The file of the audit log. One thread writes it, in groups: each group is one short write and one sync.
 //!
 //! - Lines are only ever appended. The bytes of a write that failed stay, and the next line declares them, as after a
 //!   restart.
@@ -18,6 +18,7 @@ use crate::{
 use std::{
     fs::{self, File, Metadata, OpenOptions, TryLockError},
     io::{self, Read, Seek as _, SeekFrom, Write as _},
+    mem,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -32,6 +33,10 @@ const QUEUE_MAX: usize = 1024;
 
 /// The lines after which the head is logged, so that a copy of it is kept elsewhere.
 const HEAD_EVERY: u64 = 1_000;
+
+/// Maximum bytes of a group with several lines. The bytes that two power cuts in a row leave unfinished are less than
+/// [`TORN_BYTES_MAX`] then.
+const GROUP_BYTES_MAX: usize = TORN_BYTES_MAX / 2;
 
 /// Bytes at the end of a file that hold its last line, and what may be unfinished after it.
 const END_BYTES: usize = LINE_BYTES_MAX + TORN_BYTES_MAX;
@@ -66,17 +71,35 @@ impl Chain {
         options.read(true).append(true).create(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(path)?;
-        file.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => io::Error::other("another process writes to it"),
-            TryLockError::Error(error) => error,
-        })?;
-        let mut chain = Self { path: path.to_owned(), file, head, gap: "", torn, state: State::Sound };
-        if chain.file.metadata()?.len() > 0 {
+        let locked = |path: &Path| {
+            let file = options.open(path)?;
+            file.try_lock().map_err(|error| match error {
+                TryLockError::WouldBlock => io::Error::other("another process writes to it"),
+                TryLockError::Error(error) => error,
+            })?;
+            Ok::<_, io::Error>(file)
+        };
+        let mut chain = Self { path: path.to_owned(), file: locked(path)?, head, gap: "", torn, state: State::Sound };
+        let found = chain.file.metadata()?;
+        if !is_same(&found, &fs::metadata(path)?) {
+            return Err(io::Error::other("another process has just begun it"));
+        }
+        if found.len() > 0 {
             chain.find_end()?;
             return Ok(chain);
         }
+        // The file appears with its first line, so that it never ends with a part of it.
+        let mut fresh = path.as_os_str().to_owned();
+        fresh.push(".new");
+        let file = locked(fresh.as_ref())?;
+        file.set_permissions(found.permissions())?;
+        // An earlier attempt may have left a part.
+        file.set_len(0)?;
+        let empty = mem::replace(&mut chain.file, file);
         chain.append(&mut [Line { what: BEGIN.to_owned(), who: SERVER.to_owned(), ..Line::default() }])?;
+        fs::rename(&fresh, path)?;
+        // If this fails, the lock remains until the last copy is closed.
+        let _ = empty.unlock();
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if cfg!(unix) {
             File::open(directory)?.sync_all()?;
@@ -100,7 +123,6 @@ impl Chain {
                 self.head = Head::after(line.seq, &end[from..until]);
                 let torn = end.get(until + 1..).filter(|torn| !torn.is_empty());
                 (self.gap, self.torn) = (if is_ended { "" } else { "\n" }, torn.map(hash));
-                self.state = State::Sound;
                 return Ok(());
             }
             let Some(before) = from.checked_sub(1) else {
@@ -110,21 +132,25 @@ impl Chain {
         }
     }
 
-    /// Appends lines, and syncs them.
-    fn append(&mut self, lines: &mut [Line]) -> io::Result<()> {
+    /// Appends the first of these lines, as many as a group has, and syncs them. Returns their number.
+    fn append(&mut self, lines: &mut [Line]) -> io::Result<usize> {
         match &self.state {
             State::Sound => {}
             State::Unknown => self.find_end()?,
             State::Lost(why) => return Err(io::Error::other(why.clone())),
         }
-        let (mut text, mut head) = (self.gap.to_owned(), self.head.clone());
-        for (at, line) in lines.iter_mut().enumerate() {
-            (line.seq, line.time, line.previous) = (head.seq + 1, SystemClock.now(), head.hash);
-            line.torn = self.torn.clone().filter(|_| at == 0);
+        let (mut text, mut head, mut count) = (self.gap.to_owned(), self.head.clone(), 0);
+        for line in lines {
+            (line.seq, line.time, line.previous) = (head.seq + 1, SystemClock.now(), head.hash.clone());
+            line.torn = self.torn.clone().filter(|_| count == 0);
             let json = serde_json::to_string(line)?;
+            if count > 0 && text.len() + json.len() + 1 >= GROUP_BYTES_MAX {
+                break;
+            }
             head = Head::after(line.seq, json.as_bytes());
             text.push_str(&json);
             text.push('\n');
+            count += 1;
         }
         self.state = State::Unknown;
         self.file.write_all(text.as_bytes())?;
@@ -133,7 +159,7 @@ impl Chain {
             return Err(error);
         }
         (self.head, self.gap, self.torn, self.state) = (head, "", None, State::Sound);
-        Ok(())
+        Ok(count)
     }
 
     /// Continues in a new file if the path no longer leads to this one.
@@ -259,7 +285,7 @@ impl Thread {
             let (mut lines, mut waiting, mut next) = (Vec::new(), Vec::new(), Some(first));
             while let Some(Job::Line(line, done)) = next {
                 lines.push(*line);
-                waiting.extend(done);
+                waiting.push(done);
                 next = queue.try_recv().ok().filter(|_| lines.len() < QUEUE_MAX);
             }
             self.write(lines, waiting);
@@ -275,35 +301,42 @@ impl Thread {
         }
     }
 
-    fn write(&mut self, mut lines: Vec<Line>, waiting: Vec<Done>) {
-        let count = lines.len() as u64;
-        if count == 0 {
-            return;
-        }
-        let lost = self.lost.swap(0, Ordering::Relaxed);
-        if lost > 0 {
-            let (what, who, outcome) = ("lost".to_owned(), SERVER.to_owned(), format!("{lost} lines"));
-            lines.insert(0, Line { what, who, outcome, ..Line::default() });
-        }
-        let before = self.chain.head.seq;
-        let written = self.chain.append(&mut lines).map_err(|error| error.to_string());
-        match &written {
-            Ok(()) => {
-                AUDIT_LINES_TOTAL.add(["written"], count);
-                if self.chain.head.seq / HEAD_EVERY > before / HEAD_EVERY {
-                    log_head(&self.chain.head);
+    /// Writes lines in groups, and answers those who wait for one of them.
+    fn write(&mut self, mut lines: Vec<Line>, mut waiting: Vec<Option<Done>>) {
+        while !lines.is_empty() {
+            let lost = self.lost.swap(0, Ordering::Relaxed);
+            if lost > 0 {
+                let (what, who, outcome) = ("lost".to_owned(), SERVER.to_owned(), format!("{lost} lines"));
+                lines.insert(0, Line { what, who, outcome, ..Line::default() });
+                waiting.insert(0, None);
+            }
+            let before = self.chain.head.seq;
+            let written = self.chain.append(&mut lines).map_err(|error| error.to_string());
+            let group = *written.as_ref().unwrap_or(&lines.len());
+            lines.drain(..group);
+            let count = group as u64 - u64::from(lost > 0);
+            match &written {
+                Ok(_) => {
+                    AUDIT_LINES_TOTAL.add(["written"], count);
+                    if self.chain.head.seq / HEAD_EVERY > before / HEAD_EVERY {
+                        log_head(&self.chain.head);
+                    }
+                }
+                Err(error) => {
+                    self.lost.fetch_add(lost, Ordering::Relaxed);
+                    lose(&self.lost, count);
+                    if let Some(left_out) = self.failures.admit() {
+                        tracing::error!(
+                            error,
+                            left_out,
+                            "write AUDIT_FILE: deletions and acts of operators are refused"
+                        );
+                    }
                 }
             }
-            Err(error) => {
-                self.lost.fetch_add(lost, Ordering::Relaxed);
-                lose(&self.lost, count);
-                if let Some(left_out) = self.failures.admit() {
-                    tracing::error!(error, left_out, "write AUDIT_FILE: deletions and acts of operators are refused");
-                }
+            for done in waiting.drain(..group).flatten() {
+                let _ = done.send(written.clone().map(drop));
             }
-        }
-        for done in waiting {
-            let _ = done.send(written.clone());
         }
     }
 }
@@ -330,7 +363,8 @@ mod tests {
     #[test]
     fn a_restart_continues_the_chain_whatever_the_last_write_left() {
         let whole = r#"{"seq":3,"time":"2026-11-30T02:51:19.000Z","what":"whole","previous":"PREVIOUS"}"#;
-        for left in ["", "{", r#"{"seq":3,"ti"#, "{\n{", "{\n", whole, "\u{0}\u{0}\n\u{0}"] {
+        let (group, cut) = ("\u{0}".repeat(GROUP_BYTES_MAX), "\u{0}".repeat(TORN_BYTES_MAX - 1));
+        for left in ["", "{", r#"{"seq":3,"ti"#, "{\n{", "{\n", whole, "\u{0}\u{0}\n\u{0}", &group, &cut] {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("audit");
             let mut first = chain(&path).unwrap();
@@ -370,6 +404,51 @@ mod tests {
     }
 
     #[test]
+    fn a_rotation_that_fails_leaves_what_the_next_one_and_a_restart_can_use() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, old, fresh] = ["audit", "audit.1", "audit.new"].map(|name| folder.path().join(name));
+        let mut first = chain(&path).unwrap();
+        first.append(&mut [line("one")]).unwrap();
+        fs::rename(&path, &old).unwrap();
+        fs::create_dir(&fresh).unwrap();
+        first.state = State::Lost("a sync has failed".to_owned());
+        for _ in 0..2 {
+            assert!(first.rotate().is_err());
+            assert!(first.append(&mut [line("two")]).is_err(), "it is still lost");
+        }
+        assert_eq!(fs::read(&path).unwrap_or_default(), b"", "no part of a line");
+        fs::remove_dir(&fresh).unwrap();
+        // This is what a full disk leaves.
+        fs::write(&fresh, r#"{"seq":3,"ti"#).unwrap();
+        first.rotate().unwrap();
+        first.append(&mut [line("two")]).unwrap();
+        assert_eq!(verified(&[&old, &path]).lines, 4);
+        assert!(!fresh.exists());
+        drop(first);
+        fs::rename(&path, &old).unwrap();
+        fs::write(&fresh, r#"{"seq":3,"ti"#).unwrap();
+        drop(chain(&path).unwrap());
+        assert_eq!(verified(&[&path]).lines, 1);
+    }
+
+    #[test]
+    fn groups_are_short_and_their_lines_are_one_chain() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit");
+        let mut chain = chain(&path).unwrap();
+        let mut lines = vec![line(&"long ".repeat(500)); 7];
+        assert_eq!(chain.append(&mut lines).unwrap(), 3);
+        let length = fs::metadata(&path).unwrap().len();
+        assert!(length < TORN_BYTES_MAX as u64, "{length} bytes");
+        let mut thread = Thread { chain, lost: Arc::default(), failures: Spaced::default() };
+        let (done, mut answer) = oneshot::channel();
+        let waiting = (0..6).map(|_| None).chain([Some(done)]).collect();
+        thread.write(lines, waiting);
+        assert_eq!(answer.try_recv().unwrap(), Ok(()));
+        assert_eq!(verified(&[&path]).lines, 11);
+    }
+
+    #[test]
     fn a_foreign_file_is_not_continued() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit");
@@ -386,10 +465,10 @@ mod tests {
         let file = std::mem::replace(&mut chain.file, File::options().append(true).open("/dev/full").unwrap());
         let mut thread = Thread { chain, lost: Arc::default(), failures: Spaced::default() };
         let (done, answer) = oneshot::channel();
-        thread.write(vec![line("one"), line("two")], vec![done]);
+        thread.write(vec![line("one"), line("two")], vec![None, Some(done)]);
         assert!(answer.await.unwrap().is_err());
         thread.chain.file = file;
-        thread.write(vec![line("three")], Vec::new());
+        thread.write(vec![line("three")], vec![None]);
         assert_eq!(verified(&[&path]).lines, 3);
         let text = fs::read_to_string(&path).unwrap();
         let lost = text.lines().nth(1).unwrap();

@@ -5,7 +5,7 @@ use crate::{
     server::{
         answers::{NoParameters, Parameters},
         app::App,
-        audit::{ASKED, chain::Line},
+        audit::ASKED,
         auth::Operator,
     },
     store::sqlite::BackupError,
@@ -18,11 +18,8 @@ use axum::{
 };
 use reseed_protocol::{ErrorBody, ErrorCode};
 use serde_json::json;
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    thread,
-};
+use std::{io, sync::Arc, thread};
+use tokio::sync::oneshot;
 
 /// The name of the act.
 const BACKUP: &str = "backup";
@@ -55,23 +52,36 @@ pub(super) async fn start(lever: Lever, State(app): State<Arc<App>>) -> Response
                     return Err(error);
                 }
             };
-            let ended = app.clone();
-            let work = move || write(&app, puller.operator.name, &path, &file);
+            let (writing, written_to) = (app.clone(), file.clone());
+            let (done, made) = oneshot::channel();
+            let work = move || {
+                let goes_on = || !writing.stopping.is_draining();
+                // An error means that the server has stopped.
+                let _ = done.send(writing.backups.write(&path, &written_to, goes_on));
+            };
             // A thread of its own, which does not keep the server from stopping.
             if let Err(source) = thread::Builder::new().name(BACKUP.to_owned()).spawn(work) {
-                ended.backups.end(&Err(BackupError::Io { path: PathBuf::new(), source }));
+                let failed = BackupError::Io { path: file, source };
+                let error = ErrorBody::new(ErrorCode::Internal, failed.to_string());
+                end(&app, &puller, Err(failed)).await;
+                return Err(error);
             }
+            let ending = app.clone();
+            app.stopping.connections.spawn(async move {
+                let died = |_| Err(BackupError::Io { path: file, source: io::Error::other("its thread has failed") });
+                let made = made.await.unwrap_or_else(died);
+                end(&ending, &puller, made).await;
+            });
             Ok((StatusCode::ACCEPTED, json!(begun)))
         })
         .await
 }
 
-/// Writes a backup, and records how it ended.
-fn write(app: &App, who: String, path: &Path, file: &Path) {
-    let made = app.backups.write(path, file, || !app.stopping.is_draining());
+/// Records how a backup has ended.
+async fn end(app: &App, puller: &Lever, made: Result<u64, BackupError>) {
+    app.backups.end(&made);
     if let Err(error) = &made {
         tracing::error!(%error, "back up the database");
     }
-    let outcome = if made.is_ok() { "done" } else { "failed" };
-    app.admission.audit.note(BACKUP, Line { who, outcome: outcome.to_owned(), ..Line::default() });
+    puller.record_outcome(app, BACKUP, (None, None), if made.is_ok() { "done" } else { "failed" }).await;
 }

@@ -31,7 +31,7 @@ use std::{
     sync::Arc,
 };
 
-/// The length of an `Idempotency-Key`. A shorter one would be chosen twice.
+/// The length of an `Idempotency-Key`. Shorter ones would collide.
 const KEY_CHARS: std::ops::RangeInclusive<usize> = 16..=64;
 
 /// The header by which browsers say where a request comes from, also if it has no `Origin`.
@@ -73,8 +73,8 @@ impl FromRequestParts<Arc<App>> for Lever {
 }
 
 impl Lever {
-    /// Does some work, once for the key of the request. It continues if the sender leaves. `content` distinguishes
-    /// requests.
+    /// Does some work, once for the key of the request. It continues if the sender leaves, and a server that stops
+    /// waits for it. `content` distinguishes requests.
     pub(super) async fn once(
         self,
         app: &App,
@@ -82,23 +82,32 @@ impl Lever {
         content: String,
         work: impl Future<Output = Outcome> + Send + 'static,
     ) -> Response {
-        if let Err(error) = self.check() {
-            let recorded = self.record(app, what, (None, None), error.code.as_str()).await;
-            return problem(StatusCode::FORBIDDEN, recorded.err().unwrap_or(error));
+        if let Err(why) = self.check() {
+            app.admission.audit.refused(self.address, what, why);
+            return problem(StatusCode::FORBIDDEN, ErrorBody::new(ErrorCode::Forbidden, why));
         }
-        let content = command_id(what, &content);
+        // What is kept for an operator who reads texts is not for one who may not.
+        let content = command_id(what, &format!("{} {content}", self.operator.reads_content));
         let place = self.command.as_ref().map(|key| app.repeats.place(key, content)).transpose();
         let done = match place {
             Err(error) => Err(error),
             Ok(place) => {
-                let working = tokio::spawn(async move {
+                let stopping = app.stopping.clone();
+                let work = async move {
+                    if stopping.is_draining() {
+                        return Err(ErrorBody::new(ErrorCode::ShuttingDown, "the server is stopping; send it again"));
+                    }
+                    work.await
+                };
+                let working = app.stopping.connections.spawn(async move {
                     let Some(place) = place else { return work.await };
                     let mut answer = place.lock().await;
                     if let Some(answer) = &*answer {
                         return Ok(answer.clone());
                     }
                     let done = work.await?;
-                    *answer = Some(done.clone());
+                    // The text of a preview is not kept.
+                    *answer = Some(done.clone()).filter(|(_, body)| body.get("summary").is_none());
                     Ok(done)
                 });
                 let failed = |_| Err(ErrorBody::new(ErrorCode::Internal, "the request was not carried out"));
@@ -113,15 +122,14 @@ impl Lever {
 
     /// Refuses operators who only read. Without credentials, everyone on this machine is an operator, and so is every
     /// page that a browser here shows; only the server's own page may pull levers then.
-    fn check(&self) -> Result<(), ErrorBody> {
-        let refused = |why| Err(ErrorBody::new(ErrorCode::Forbidden, why));
+    fn check(&self) -> Result<(), &'static str> {
         if !self.operator.writes {
-            return refused(
+            return Err(
                 "this needs the scope `operator.write`; an operator of OPERATOR_TOKENS has it as `name/write:token`",
             );
         }
         if self.operator.name.is_empty() && self.is_foreign {
-            return refused("pages of other origins need an operator's token with the scope `operator.write`");
+            return Err("pages of other origins need an operator's token with the scope `operator.write`");
         }
         Ok(())
     }
@@ -137,10 +145,21 @@ impl Lever {
         self.record(app, what, about, ASKED).await?;
         let done = act.await;
         let outcome = done.as_ref().map_or_else(|error| error.code.as_str(), |_| "done");
+        self.record_outcome(app, what, about, outcome).await;
+        done
+    }
+
+    /// Records how an act has ended.
+    pub(super) async fn record_outcome(
+        &self,
+        app: &App,
+        what: &'static str,
+        about: (Option<&SessionId>, Option<&str>),
+        outcome: &str,
+    ) {
         if let Err(error) = self.record(app, what, about, outcome).await {
             tracing::error!(what, outcome, error = error.message, "the outcome of an act is not in the audit log");
         }
-        done
     }
 
     /// Records one line about an act.

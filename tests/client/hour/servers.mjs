@@ -168,7 +168,8 @@ export class Servers {
   }
 
   /**
-   * Ends a process at this moment. What it counts is read before. Meanwhile the model ends no answers of it, so that the
+   * Ends a process at this moment. What it counts is read before. Meanwhile the model ends no answers of it, so
+   * that the
    * reading has exactly the earlier ones.
    */
   async end(node, signal, model, moment = () => undefined) {

@@ -1,10 +1,13 @@
 //! Who may pull levers, and what is refused before anything happens.
 
-use super::{ANN, READER, SETTINGS, WRITER, model, session_of};
+use super::{ANN, READER, SETTINGS, WRITER, model, pull, pull_once, session_of};
 use crate::support::{
+    binary::Binary,
     client::Client,
     http,
     issuer::{Issuer, claims},
+    json::present,
+    polling::until,
     server::Server,
 };
 use serde_json::json;
@@ -19,6 +22,7 @@ fn levers(session: &str) -> Vec<(&'static str, String)> {
     all.push(("POST", "/api/users/ann-of-the-harbour/close".to_owned()));
     all.push(("DELETE", "/api/users/ann-of-the-harbour".to_owned()));
     all.push(("POST", "/api/drain".to_owned()));
+    all.push(("POST", "/api/backup".to_owned()));
     all
 }
 
@@ -142,4 +146,25 @@ async fn without_credentials_only_the_servers_own_page_pulls_levers() {
     }
     client.event("session_closed").await;
     server.service.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_stops_pulls_no_more_levers() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = [&SETTINGS[..], &[("SHUTDOWN_NOTICE_SECS", "3600")]].concat();
+    let server = Binary::start(folder.path(), &settings).await;
+    let (address, close) = (&server.address, "/api/users/ann-of-the-harbour/close");
+    let once = async || pull_once(address, "POST", close, "", "a-key-of-16-chars").await;
+    let closed = once().await;
+    assert_eq!(closed.status, 200, "{closed:?}");
+    server.terminate().await;
+    let refused = until("the server stops", async || {
+        let answered = pull(address, "POST", close, "").await;
+        if answered.status == 200 { Err("it pulls levers".to_owned()) } else { Ok(answered) }
+    });
+    let refused = refused.await;
+    assert_eq!((refused.status, present(&refused.json()["code"])), (503, &json!("shutting_down")), "{refused:?}");
+    let again = once().await;
+    assert_eq!((again.status, again.json()), (200, closed.json()), "the same answer");
+    server.stop().await;
 }

@@ -21,7 +21,8 @@ const SVG = "http://www.w3.org/2000/svg";
  * Returns the branches of a tree. Pure.
  * @param {readonly Node[]} nodes parents before their children
  * @param {string | null} leafId
- * @returns {{ branches: Branch[], depth: number, hasOwn: boolean }} `hasOwn` is false if the leaf is not among the nodes
+ * @returns {{ branches: Branch[], depth: number, hasOwn: boolean }} `hasOwn` is false if the leaf is not among
+ * the nodes
  */
 export function branchesOf(nodes, leafId) {
   const byId = new Map(nodes.map((node) => [node.entryId, node]));
