@@ -286,7 +286,7 @@ impl Thread {
             while let Some(Job::Line(line, done)) = next {
                 lines.push(*line);
                 waiting.push(done);
-                next = queue.try_recv().ok().filter(|_| lines.len() < QUEUE_MAX);
+                next = if lines.len() < QUEUE_MAX { queue.try_recv().ok() } else { None };
             }
             self.write(lines, waiting);
             match next {
